@@ -341,3 +341,26 @@ fn weights_are_read_when_they_are_used() {
         "the tied weight belongs to the first module"
     );
 }
+
+/// Marks of calls of `torch.vmap` may be missing or nest at will in a damaged file.
+#[test]
+fn marks_of_vmap_are_matched() {
+    let begin = r#"{"target": "torch._functorch.predispatch._vmap_increment_nesting", "inputs": [{"name": "", "arg": {"as_int": 2}}], "outputs": []},"#;
+    let open = |count: usize| {
+        let marks = begin.repeat(count);
+        let package = changed("associative_scan-2.13.0", |text| {
+            text.replacen("\"nodes\": [", &format!("\"nodes\": [{marks}"), 1)
+        });
+        Model::from_bytes(package).unwrap_err().to_string()
+    };
+    assert!(
+        open(1).contains("a call of torch.vmap has no end"),
+        "{}",
+        open(1)
+    );
+    assert!(
+        open(100_000).contains("nested more than 64 deep"),
+        "{}",
+        open(100_000)
+    );
+}

@@ -12,10 +12,12 @@ mod inputs;
 mod linear_cross_entropy;
 mod results;
 mod scalars;
+mod vmap;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
+use self::vmap::VmapNode;
 use super::node_places::NodePlaces;
 use super::pytree::Pytree;
 use super::schema::{SerializedArgument, SerializedGraph, SerializedNode, SerializedProgram};
@@ -57,6 +59,7 @@ pub fn translate(
         root: root.iter().map(|name| name.to_string()).collect(),
         variables: HashSet::from(["self".to_string()]),
         records: BTreeMap::new(),
+        vmap_depth: 0,
         autocast: None,
     };
     translator.offset = translator.places.nowhere();
@@ -97,6 +100,8 @@ struct Translator {
     /// Names of the function's variables. Each graph has names of its own, which may be equal.
     variables: HashSet<String>,
     records: BTreeMap<String, Vec<String>>,
+    /// Number of calls of `torch.vmap` around the statements.
+    vmap_depth: usize,
     /// Element type of the `torch.autocast` region around the statements, by its TorchScript code.
     autocast: Option<i64>,
 }
@@ -109,13 +114,35 @@ impl Translator {
         scope: &mut Scope,
         body: &mut Vec<Stmt>,
     ) -> Result<()> {
-        for node in &graph.nodes {
-            let outer = self.offset;
-            self.offset = self.places.of_node(&node.metadata);
-            self.node(node, scope, body)?;
-            self.offset = outer;
+        let mut rest = graph.nodes.as_slice();
+        while let Some((node, after)) = rest.split_first() {
+            rest = self.node_at(node, after, graph, scope, body)?;
         }
         Ok(())
+    }
+
+    /// Adds the statements of a node, or of the call of `torch.vmap` that it begins. Returns the nodes that follow, of those
+    /// after it.
+    fn node_at<'a>(
+        &mut self,
+        node: &SerializedNode,
+        after: &'a [SerializedNode],
+        graph: &SerializedGraph,
+        scope: &mut Scope,
+        body: &mut Vec<Stmt>,
+    ) -> Result<&'a [SerializedNode]> {
+        let outer = self.offset;
+        self.offset = self.places.of_node(&node.metadata);
+        let rest = match VmapNode::of(node) {
+            Some(VmapNode::Begin) => self.vmap(node, after, graph, scope, body)?,
+            Some(VmapNode::Preparation) => after,
+            _ => {
+                self.node(node, scope, body)?;
+                after
+            }
+        };
+        self.offset = outer;
+        Ok(rest)
     }
 
     /// Adds the statements of a node.
