@@ -19,7 +19,7 @@ use crate::trace::script::{Declaration, Script};
 const OPERATOR_VERSION: u32 = 10;
 /// Class of modules of which the program does not tell the class.
 const MODULE_CLASS: &str = "torch.nn.Module";
-/// Class of the root module.
+/// Class of a root module of which the program does not tell the class.
 const ROOT_CLASS: &str = "torch.export.ExportedProgram";
 
 impl Script for ExportedProgram {
@@ -77,6 +77,8 @@ impl ExportedProgram {
 #[derive(Default)]
 pub(super) struct ModuleObjects {
     root: ModuleNode,
+    /// Class of the root module, if the program tells it.
+    root_class: Option<String>,
     classes: BTreeMap<String, ClassDef>,
 }
 
@@ -130,34 +132,61 @@ impl ModuleObjects {
                 continue;
             };
             let (module, name) = path.rsplit_once('.').unwrap_or(("", path));
-            let parts = module.split('.').filter(|part| !part.is_empty());
-            let mut parts = root.iter().copied().chain(parts);
-            let node = parts.try_fold(&mut self.root, |node, part| node.module(part));
             // A damaged program may have a weight and a module of one name.
-            let Some(node) = node else { continue };
+            let Some(node) = self.module(root, module, places) else {
+                continue;
+            };
             node.set(name, value.clone());
-            if !module.is_empty() {
-                let known = places.class(module).unwrap_or(MODULE_CLASS);
-                let class_name = node.class.get_or_insert_with(|| known.to_string()).clone();
-                let new = || class(&class_name, BaseClass::Module);
-                let class = self.classes.entry(class_name.clone()).or_insert_with(new);
-                if is_buffer {
-                    class.buffers.push(name.to_string());
-                }
+            if let Some(class) = node.class.clone().filter(|_| is_buffer) {
+                let class = self.classes.entry(class);
+                class.and_modify(|class| class.buffers.push(name.to_string()));
             }
         }
+        if root.is_empty() {
+            self.root_class = places.class("").map(str::to_string);
+        }
+    }
+
+    /// The module at a path below `root`, with the classes of the modules on the way; none if a weight has the name of one.
+    fn module(
+        &mut self,
+        root: &[&str],
+        path: &str,
+        places: &NodePlaces,
+    ) -> Option<&mut ModuleNode> {
+        let mut node = &mut self.root;
+        for name in root {
+            node = node.module(name)?;
+        }
+        let mut end = 0;
+        for name in path.split('.').filter(|name| !name.is_empty()) {
+            node = node.module(name)?;
+            end += name.len();
+            let known = path.get(..end).and_then(|path| places.class(path));
+            end += 1;
+            if node.class.is_none() {
+                let name = known.unwrap_or(MODULE_CLASS);
+                let new = || class(name, BaseClass::Module);
+                self.classes.entry(name.to_string()).or_insert_with(new);
+                node.class = Some(name.to_string());
+            }
+        }
+        Some(node)
     }
 
     /// The root module and all classes. The functions are the methods of the root.
     pub fn finish(mut self, functions: Vec<FunctionDef>) -> (Pickled, BTreeMap<String, ClassDef>) {
         let module = class(MODULE_CLASS, BaseClass::Module);
         self.classes.insert(MODULE_CLASS.to_string(), module);
+        let known = self.root_class.take();
+        let name = known.filter(|name| !self.classes.contains_key(name));
+        let name = name.unwrap_or_else(|| ROOT_CLASS.to_string());
         let root = ClassDef {
             methods: functions,
-            ..class(ROOT_CLASS, BaseClass::Module)
+            ..class(&name, BaseClass::Module)
         };
-        self.classes.insert(ROOT_CLASS.to_string(), root);
-        self.root.class = Some(ROOT_CLASS.to_string());
+        self.classes.insert(name.clone(), root);
+        self.root.class = Some(name);
         (self.root.pickled(), self.classes)
     }
 }
