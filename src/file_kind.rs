@@ -150,6 +150,11 @@ const MAGIC: &[(usize, &[u8], FileKind)] = &[
         b"\x89HDF",
         FileKind::Other("an HDF5 file (such as Keras writes)"),
     ),
+    (
+        4,
+        b"ET12",
+        FileKind::Other("a program of ExecuTorch (.pte)"),
+    ),
     (4, b"TFL3", FileKind::Other("a TensorFlow Lite model")),
     (0, b"\x80\x02", FileKind::Other("a Python pickle")),
     (0, b"\x80\x03", FileKind::Other("a Python pickle")),

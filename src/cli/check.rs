@@ -28,7 +28,7 @@ use crate::trace::program::MethodSubject;
 /// Exit codes: 0 no errors were found (warnings may have been), 1 errors were found, 2 wrong usage, 3 anything else.
 #[derive(Args)]
 pub(super) struct CheckCommand {
-    /// An exported program, a TorchScript archive, a JSON graph, or a recorded case.
+    /// A program of torch.export, a TorchScript archive, a JSON graph, or a recorded case.
     model: PathBuf,
     /// An export of the same module (.pt2) to compare the model with: results, sizes, branches.
     #[arg(long, value_name = "FILE")]

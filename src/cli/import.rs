@@ -23,7 +23,7 @@ use crate::tensor::Tensor;
 /// Import an archive: write the graph as JSON and the weights as safetensors beside it.
 #[derive(Args)]
 pub(super) struct ImportCommand {
-    /// A TorchScript archive.
+    /// A program of torch.export or a TorchScript archive.
     model: PathBuf,
     #[command(flatten)]
     file: ModelFileArgs,

@@ -17,7 +17,7 @@ use crate::{Device, Model};
 /// A model with one set of inputs and a device.
 #[derive(Args)]
 pub(super) struct ModelArgs {
-    /// A TorchScript archive or a JSON graph.
+    /// A program of torch.export, a TorchScript archive or a JSON graph.
     #[arg(id = "model", value_name = "MODEL")]
     pub(super) path: PathBuf,
     #[command(flatten)]

@@ -25,7 +25,7 @@ use crate::trace::prepare::{PrepareOptions, PrepareReport, Prepared, prepare};
 /// Prepare a graph for quantisers and other tools: unique names by module, an instance for each call of a module.
 #[derive(Args)]
 pub(super) struct PrepareCommand {
-    /// A TorchScript archive or a JSON graph.
+    /// A program of torch.export, a TorchScript archive or a JSON graph.
     model: PathBuf,
     #[command(flatten)]
     file: ModelFileArgs,

@@ -26,7 +26,7 @@ use crate::view::to_dot;
 /// Show a model: inputs, outputs, parameters, arithmetic, memory, devices that run it, warnings.
 #[derive(Args)]
 pub(super) struct ShowCommand {
-    /// A TorchScript archive or a JSON graph.
+    /// A program of torch.export, a TorchScript archive or a JSON graph.
     model: PathBuf,
     #[command(flatten)]
     file: ModelFileArgs,

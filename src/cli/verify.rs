@@ -23,7 +23,7 @@ use crate::{CompileOptions, Device, Model};
 /// Exit codes: 0 all outputs agree, 1 some differ, 2 wrong usage, 3 anything else.
 #[derive(Args)]
 pub(super) struct VerifyCommand {
-    /// A TorchScript archive or a JSON graph.
+    /// A program of torch.export, a TorchScript archive or a JSON graph.
     model: PathBuf,
     #[command(flatten)]
     file: ModelFileArgs,

@@ -26,7 +26,7 @@ use crate::view::{OverlayFile, ViewOptions, page, to_model_explorer};
 /// Write the picture of a model: a page with its modules, operators, weights and kernels, which needs no other file.
 #[derive(Args)]
 pub(super) struct ViewCommand {
-    /// A TorchScript archive or a JSON graph.
+    /// A program of torch.export, a TorchScript archive or a JSON graph.
     model: PathBuf,
     #[command(flatten)]
     file: ModelFileArgs,

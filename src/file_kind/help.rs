@@ -14,7 +14,7 @@ const MAX_NEIGHBOURS: usize = 5;
 impl FileKind {
     /// The error of a file that was given as a model.
     pub fn not_a_model(&self, path: &Path) -> Error {
-        let message = format!("{} is {self}, not a TorchScript archive", path.display());
+        let message = format!("{} is {self}, not a model", path.display());
         Error::new(self.error_kind(), message).help(self.how_to_make_a_model(path))
     }
 
@@ -24,9 +24,9 @@ impl FileKind {
         Error::new(self.error_kind(), message).help(self.how_to_make_tensors(path))
     }
 
-    /// The error of bytes in memory that were given as a TorchScript archive.
+    /// The error of bytes in memory that were given as a model.
     pub fn bytes_are_no_archive(&self) -> Error {
-        let message = format!("the bytes are {self}, not a TorchScript archive");
+        let message = format!("the bytes are {self}, not a model");
         Error::new(self.error_kind(), message).help(self.how_to_make_a_model(Path::new("model.pt")))
     }
 
@@ -52,7 +52,7 @@ impl FileKind {
             FileKind::PickledModule(class) | FileKind::LegacyPickle(Some(class)) => {
                 from_object(class, path)
             }
-            FileKind::Onnx => trace(
+            FileKind::Onnx => export(
                 "export the original PyTorch module; without one, convert the file with onnx2torch",
                 &[format!("model = onnx2torch.convert({file:?})")],
                 path,
@@ -64,8 +64,8 @@ impl FileKind {
                 format!("give a picture with --image, behind the model: MODEL --image {file}")
             }
             _ => self.how_to_get_the_file(path).unwrap_or_else(|| {
-                trace(
-                    "expected a TorchScript archive (.pt), which PyTorch writes by",
+                export(
+                    "expected a program of torch.export (.pt2) or a TorchScript archive (.pt), which PyTorch writes by",
                     &[],
                     path,
                 )
@@ -159,8 +159,8 @@ fn from_weights(load: &str, path: &Path) -> String {
         "model = MyModel()  # the class that the weights belong to".to_string(),
         format!("model.load_state_dict({load})"),
     ];
-    let why = "it has weights but no program: load them into the module in Python and trace that";
-    trace(why, &lines, path)
+    let why = "it has weights but no program: load them into the module in Python and export that";
+    export(why, &lines, path)
 }
 
 /// Code for a pickled module.
@@ -175,14 +175,14 @@ fn from_object(class: &str, path: &Path) -> String {
     let load = format!(
         "model = torch.load({file:?}, weights_only=False)  # runs code of the file: only if you trust it"
     );
-    let why = "it needs its Python classes to load: load it where they are installed and trace it";
-    trace(why, &[load], path)
+    let why = "it needs its Python classes to load: load it where they are installed and export it";
+    export(why, &[load], path)
 }
 
-/// A sentence, and code that loads a model by the given lines and traces it.
-fn trace(why: &str, load: &[String], path: &Path) -> String {
+/// A sentence, and code that loads a model by the given lines and exports it.
+fn export(why: &str, load: &[String], path: &Path) -> String {
     let save = format!(
-        "torch.jit.trace(model.eval(), example).save(\"{}_traced.pt\")",
+        "torch.export.save(torch.export.export(model.eval(), (example,)), \"{}.pt2\")",
         stem(path)
     );
     let lines = load

@@ -89,7 +89,7 @@ fn keep(python: &str, scripts: &BTreeMap<String, String>, scratch: &Folder) {
 const SHORTEN: &str = "
 import pathlib
 from record_paths import without_paths
-for archive in pathlib.Path().glob('*.pt'):
+for archive in [*pathlib.Path().glob('*.pt'), *pathlib.Path().glob('*.pt2')]:
     archive.write_bytes(without_paths(archive.read_bytes()))
 ";
 
