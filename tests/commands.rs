@@ -119,7 +119,7 @@ fn a_check_against_recorded_outputs_fails_if_they_differ() {
     assert_eq!(code, 0, "{text}");
     assert!(
         text.contains("and recorded outputs are equal")
-            && text.contains("by recorded outputs for 1 set of inputs only"),
+            && text.contains("by recorded outputs for 1 set of inputs."),
         "{text}"
     );
     let run = ["run", TWO_LAYERS, "--shape", "f32[3, 4]", "--device", "cpu"];

@@ -14,7 +14,10 @@ const MAX_NEIGHBOURS: usize = 5;
 impl FileKind {
     /// The error of a file that was given as a model.
     pub fn not_a_model(&self, path: &Path) -> Error {
-        let message = format!("{} is {self}, not a model", path.display());
+        let message = format!(
+            "{} is {self}, not a program of torch.export or a TorchScript archive",
+            path.display()
+        );
         Error::new(self.error_kind(), message).help(self.how_to_make_a_model(path))
     }
 
@@ -26,7 +29,8 @@ impl FileKind {
 
     /// The error of bytes in memory that were given as a model.
     pub fn bytes_are_no_archive(&self) -> Error {
-        let message = format!("the bytes are {self}, not a model");
+        let message =
+            format!("the bytes are {self}, not a program of torch.export or a TorchScript archive");
         Error::new(self.error_kind(), message).help(self.how_to_make_a_model(Path::new("model.pt")))
     }
 
