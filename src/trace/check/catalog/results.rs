@@ -146,7 +146,8 @@ pub const EXPORT_DIFFERS: CatalogEntry = CatalogEntry {
     front_ends: FrontEnd::ALL,
     cause: "A trace and an export of one module give different results for the same inputs, so that one of them is wrong. If \
             they differ for derived inputs only, one of them has a value, size or branch of its example baked in. A \
-            different structure, shape or element type is an error, different numbers are an error under `strict`.",
+            different structure, shape or element type is an error, and so is a trace that differs from PyTorch's recorded \
+            result. Other different numbers are an error under `strict`.",
     example: "onionskin check model.pt --export model.pt2",
     cure: "Look at the operators at which the two runs part, which the finding names with their lines. Record results of \
            PyTorch for these inputs: with `--against recorded` the finding says which of the two is wrong.",
