@@ -364,3 +364,20 @@ fn marks_of_vmap_are_matched() {
         open(100_000)
     );
 }
+
+/// The program has guards on its size: `int(0.5 * n) == 2` and `n % 2 == 0`.
+#[test]
+fn inputs_that_break_a_guard_are_refused() {
+    let model = model("guarded-2.13.0");
+    run(&model, &[zeros(&[4, 3])]).unwrap();
+    for (size, guard) in [(5, "% 2) == 0"), (6, "math.trunc(0.5*")] {
+        let error = run(&model, &[zeros(&[size, 3])]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Input, "{error}");
+        assert!(error.to_string().contains(guard), "{error}");
+    }
+    let changed = changed("guarded-2.13.0", |text| {
+        text.replace("% 2) == 0", "% 2) is 0")
+    });
+    let error = Model::from_bytes(changed).unwrap_err();
+    assert!(error.to_string().contains("is 0"), "{error}");
+}

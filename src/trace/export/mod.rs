@@ -5,6 +5,7 @@
 //! trusted: for any contents, the result is a value or an error.
 
 mod codes;
+mod guards;
 mod node_places;
 mod package;
 mod program;

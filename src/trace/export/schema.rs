@@ -17,6 +17,9 @@ pub struct SerializedProgram {
     /// Smallest and largest value of each symbol.
     #[serde(default)]
     pub range_constraints: BTreeMap<String, Range>,
+    /// Conditions on the inputs in Python; none in files of old versions.
+    #[serde(default)]
+    pub guards_code: Option<Vec<String>>,
     /// Version of this format.
     pub schema_version: SchemaVersion,
 }

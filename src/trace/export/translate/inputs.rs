@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use super::control::name_of;
+use super::guards::GuardedInputs;
 use super::{Scope, Translator};
 use crate::error::{Error, Result};
 use crate::ir::TreeConstant;
@@ -38,6 +39,16 @@ enum Leaf<'a> {
     Constant(Option<&'a str>, TreeConstant),
 }
 
+impl Leaf<'_> {
+    /// The name of the graph's input, if it has one.
+    fn name(&self) -> Option<String> {
+        match self {
+            Leaf::Tensor(name, _) => Some(name.to_string()),
+            Leaf::Constant(name, _) => name.map(str::to_string),
+        }
+    }
+}
+
 /// The inputs of a program while their structure is taken apart.
 struct Inputs<'a> {
     leaves: std::vec::IntoIter<Leaf<'a>>,
@@ -59,6 +70,10 @@ impl Translator {
     ) -> Result<FunctionInputs> {
         let module = &program.graph_module;
         let leaves = self.leaves(program, scope)?;
+        let leaf_names = leaves
+            .iter()
+            .map(Leaf::name)
+            .collect::<Vec<Option<String>>>();
         let signature = module.module_call_graph.first();
         let signature = signature.and_then(|call| call.signature.as_ref());
         let (trees, names) = match signature {
@@ -82,6 +97,7 @@ impl Translator {
         };
         let mut parameters = Vec::new();
         let mut examples = Vec::new();
+        let mut named = HashMap::new();
         for (tree, name) in trees.iter().zip(&names) {
             self.declare_records(tree);
             let variable = self.fresh(name);
@@ -91,6 +107,7 @@ impl Translator {
             };
             let mut parameter = self.parameter(&variable, ty);
             let value = self.variable(&variable);
+            named.insert(name.clone(), value.clone());
             let example = self.input(&variable, value, tree, &mut inputs, scope, body)?;
             if let InputSpec::Constant(constant) = &example {
                 parameter.default = Some(self.constant(constant));
@@ -103,6 +120,16 @@ impl Translator {
             let statement = self.require_size(&name, axis, size, "aten::eq", wanted, "exactly");
             body.push(statement);
         }
+        let guarded = GuardedInputs {
+            parameters: &named,
+            leaves: &leaf_names,
+            scope,
+        };
+        self.guards(
+            program.guards_code.as_deref().unwrap_or_default(),
+            &guarded,
+            body,
+        )?;
         Ok(FunctionInputs {
             parameters,
             examples,
@@ -365,7 +392,7 @@ impl Translator {
     }
 
     /// A statement that refuses the inputs unless a condition holds. Each `{}` of the message stands for a number.
-    fn require_input(
+    pub(super) fn require_input(
         &self,
         condition: AstExpr,
         message: &str,

@@ -8,6 +8,7 @@ mod arguments;
 mod autocast;
 mod checks;
 mod control;
+mod guards;
 mod inputs;
 mod linear_cross_entropy;
 mod results;

@@ -16,7 +16,16 @@ impl Translator {
         let arguments = node.inputs.iter();
         let arguments = arguments.map(|argument| self.argument(&argument.arg, scope));
         let arguments: Vec<AstExpr> = arguments.collect::<Result<_>>()?;
-        let name = node.target.as_str();
+        self.function(&node.target, arguments, body)
+    }
+
+    /// The call of a function of Python by its qualified name.
+    pub(super) fn function(
+        &mut self,
+        name: &str,
+        arguments: Vec<AstExpr>,
+        body: &mut Vec<Stmt>,
+    ) -> Result<AstExpr> {
         if let Some(builtin) = builtin(name) {
             return Ok(self.expr(AstExprKind::Call(Box::new(CallExpr {
                 callee: Callee::Name(builtin.to_string()),
@@ -39,7 +48,11 @@ impl Translator {
     }
 
     /// `sym_ite(condition, then, otherwise)`
-    fn choice(&mut self, arguments: Vec<AstExpr>, body: &mut Vec<Stmt>) -> Result<AstExpr> {
+    pub(super) fn choice(
+        &mut self,
+        arguments: Vec<AstExpr>,
+        body: &mut Vec<Stmt>,
+    ) -> Result<AstExpr> {
         let Ok([condition, then, otherwise]) = <[AstExpr; 3]>::try_from(arguments) else {
             return Err(Error::format("sym_ite has other than three arguments"));
         };
@@ -85,8 +98,8 @@ fn operator(name: &str) -> Option<&'static str> {
         "_operator.lshift" => "aten::__lshift__",
         "_operator.rshift" => "aten::__rshift__",
         "torch.sym_not" => "aten::__not__",
-        "torch.sym_max" => "prim::max",
-        "torch.sym_min" => "prim::min",
+        "torch.sym_max" | "max" => "prim::max",
+        "torch.sym_min" | "min" => "prim::min",
         "torch.sym_sqrt" | "torch._sym_sqrt" | "math.sqrt" => "aten::sqrt",
         "math.ceil" => "aten::ceil",
         "math.floor" => "aten::floor",

@@ -92,19 +92,16 @@ impl Translator {
         self.vmap_depth -= 1;
         body.push(self.statement(StmtKind::For {
             variable: round,
-            count,
+            count: count.clone(),
             body: statements,
         }));
         for result in results {
-            let value = match size {
-                SerializedArgument::Int(Symbolic::Known(0)) => {
-                    self.empty_batch(result.output, &graph.tensor_values)?
-                }
-                _ => self.call(
-                    "aten::stack",
-                    [self.variable(&result.elements), result.axis],
-                ),
-            };
+            let list = self.variable(&result.elements);
+            let mut value = self.call("aten::stack", [list, result.axis.clone()]);
+            if let Some(empty) = self.empty_batch(&result, &graph.tensor_values)? {
+                let has_elements = self.call("aten::gt", [count.clone(), self.int(0)]);
+                value = self.choice(vec![has_elements, value, empty], body)?;
+            }
             self.bind(std::slice::from_ref(result.output), value, scope, body)?;
         }
         Ok(rest)
@@ -131,28 +128,28 @@ impl Translator {
         })
     }
 
-    /// A result without elements, whose shape the loop does not tell.
+    /// A result of a call without elements, whose shape the loop does not tell; none if other sizes than the batch may vary.
     fn empty_batch(
         &self,
-        output: &SerializedArgument,
+        result: &BatchedResult<'_>,
         types: &BTreeMap<String, TensorMeta>,
-    ) -> Result<AstExpr> {
-        let meta = name_of(output).and_then(|name| types.get(name));
-        let unknown =
-            || Error::unsupported("torch.vmap over no elements, of a shape that may vary");
-        let meta = meta.ok_or_else(unknown)?;
-        let size = |size: &Symbolic<i64>| match size {
-            Symbolic::Known(size) => Ok(self.int(*size)),
-            _ => Err(unknown()),
+    ) -> Result<Option<AstExpr>> {
+        let meta = name_of(result.output).and_then(|name| types.get(name));
+        let (Some(meta), AstExprKind::Int(axis)) = (meta, &result.axis.kind) else {
+            return Ok(None);
         };
-        let sizes = meta.sizes.iter().map(size).collect::<Result<_>>()?;
-        let dtype = self.int(codes::torchscript_dtype(meta.dtype));
-        let keywords = vec![("dtype".to_string(), dtype)];
-        Ok(self.call_with(
-            "aten::zeros",
-            vec![self.expr(AstExprKind::List(sizes))],
-            keywords,
-        ))
+        let size = |(position, size): (i64, &Symbolic<i64>)| match size {
+            _ if position == *axis => Some(self.int(0)),
+            Symbolic::Known(size) => Some(self.int(*size)),
+            _ => None,
+        };
+        let sizes: Option<Vec<AstExpr>> = (0..).zip(&meta.sizes).map(size).collect();
+        let zeros = |sizes| {
+            let dtype = self.int(codes::torchscript_dtype(meta.dtype));
+            let sizes = vec![self.expr(AstExprKind::List(sizes))];
+            self.call_with("aten::zeros", sizes, vec![("dtype".to_string(), dtype)])
+        };
+        Ok(sizes.map(zeros))
     }
 }
 
