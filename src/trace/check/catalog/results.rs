@@ -162,7 +162,7 @@ pub const EXPORT_SIZES: CatalogEntry = CatalogEntry {
     cause: "The trace takes inputs of sizes that the export refuses, or the other way round. An export takes other sizes than \
             its example's only where `dynamic_shapes` says so, and not where the program reads a size as a number. A trace \
             takes every size that its operators allow, and keeps numbers of its example. It is a warning if the user's own \
-            inputs are refused, or if the export has dynamic sizes but not there.",
+            inputs are refused.",
     example: "level = signal.norm(dim=1) / math.sqrt(signal.shape[1]) # a number in both; only the export refuses others",
     cure: "Export with `dynamic_shapes` for the axes that may vary: `dynamic_shapes=({0: torch.export.Dim.AUTO},)`. Compute \
            with sizes as the program does with tensors: `signal.shape[1] ** 0.5`. If the model is called with one size only, \
@@ -176,10 +176,11 @@ pub const EXPORT_SIZES: CatalogEntry = CatalogEntry {
 pub const FROZEN_REGION: CatalogEntry = CatalogEntry {
     code: "W0723",
     title: "branch or loop is frozen",
-    severity: Severity::Warning,
+    severity: Severity::Note,
     front_ends: FrontEnd::ALL,
     cause: "Of a trace and an export of one module, one decides a branch or the rounds of a loop when it runs. The other has \
-            the branch or the rounds of its example. Branches and loops are matched by module.",
+            the branch or the rounds of its example, or computes both branches. Branches and loops are matched by module. It is a \
+            warning if results differ.",
     example: "if torch.compiler.is_compiling():                 # torch.export comes here\n    return torch.cond(x.sum() > 0, double, halve, (x,))\n\
               return double(x) if x.sum() > 0 else halve(x)     # one of them in the trace",
     cure: "Use the export. For a trace, move the branch into a function with `@torch.jit.script_if_tracing`, or write it as \

@@ -17,13 +17,6 @@ pub(super) struct DifferingAxis {
     export: Dim,
 }
 
-impl DifferingAxis {
-    /// True if only the trace leaves the size open.
-    pub(super) fn is_fixed_by_export(&self) -> bool {
-        self.export.as_const().is_some()
-    }
-}
-
 impl fmt::Display for DifferingAxis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let DifferingAxis { input, axis, .. } = self;
@@ -57,12 +50,4 @@ pub(super) fn differing_axes(trace: &Graph, export: &Graph) -> Vec<DifferingAxis
         }
     }
     found
-}
-
-/// True if the graph leaves a size of an input open.
-pub(super) fn has_open_axis(graph: &Graph) -> bool {
-    let mut sizes = argument_inputs(graph)
-        .iter()
-        .flat_map(|id| &graph.ty(*id).shape);
-    sizes.any(|size| size.as_const().is_none())
 }

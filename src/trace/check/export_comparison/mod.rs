@@ -11,12 +11,12 @@ mod parting;
 use std::collections::BTreeSet;
 
 use self::frozen_regions::frozen_regions;
-use self::input_sizes::{DifferingAxis, differing_axes, has_open_axis};
+use self::input_sizes::{DifferingAxis, differing_axes};
 use self::parting::{Parting, RecordedRun};
 use super::bisect::GraphWithWeights;
 use super::check_run::{CheckRun, RunOutcome};
 use super::checker::{entry, mismatch_finding};
-use super::evaluate::{argument_inputs, inputs};
+use super::evaluate::{argument_inputs, inputs, signature};
 use super::finding::fold_lines;
 use super::numerics::differences;
 use super::perturb::{Perturbation, example, perturb};
@@ -27,7 +27,7 @@ use crate::dim::Symbol;
 use crate::dtype::DType;
 use crate::error::{Error, ErrorKind, Result, SourcePlace};
 use crate::interp::loop_limit::{ExceededLimit, LoopLimit, exceeded, with_limit};
-use crate::ir::{Graph, GraphModule};
+use crate::ir::{Graph, GraphModule, NamedTree};
 use crate::item::Item;
 
 /// The two results of a comparison.
@@ -71,9 +71,11 @@ impl CheckReport {
             self.add(finding, "");
             return Ok(self);
         }
+        let order = argument_order(&trace_graph, &export_graph);
         let mut comparison = ExportComparison {
             trace,
             export,
+            order,
             options,
             axes: differing_axes(&trace_graph, &export_graph),
             graphs: [trace_graph, export_graph],
@@ -105,6 +107,15 @@ fn graph(subject: &dyn Subject, options: &CheckOptions, set: &[Item]) -> Result<
     entry(&traced.module, options).cloned()
 }
 
+/// Positions in the trace's arguments of those of the export: by name if both have the same names, else as they are.
+fn argument_order(trace: &Graph, export: &Graph) -> Vec<usize> {
+    let [ours, theirs] = [trace, export].map(signature);
+    let position = |wanted: &NamedTree| ours.iter().position(|one| one.name == wanted.name);
+    let order: Option<Vec<usize>> = theirs.iter().map(position).collect();
+    let order = order.filter(|order| order.len() == ours.len());
+    order.unwrap_or_else(|| (0..ours.len()).collect())
+}
+
 /// A finding about graphs that take different numbers of tensors.
 fn differing_counts(trace: &Graph, export: &Graph) -> Option<Finding> {
     let [ours, theirs] = [trace, export].map(|graph| argument_inputs(graph).len());
@@ -117,6 +128,8 @@ fn differing_counts(trace: &Graph, export: &Graph) -> Option<Finding> {
 struct ExportComparison<'a> {
     trace: &'a dyn Subject,
     export: &'a dyn Subject,
+    /// Positions in the trace's arguments of those of the export.
+    order: Vec<usize>,
     options: &'a CheckOptions,
     /// The graphs of trace and export for the first set.
     graphs: [Graph; 2],
@@ -133,7 +146,6 @@ struct ExportComparison<'a> {
 
 impl ExportComparison<'_> {
     fn run(&mut self, sets: &[Vec<Item>], recorded: &[Item]) {
-        self.report_frozen_regions();
         let ((), used) = with_limit(LoopLimit::NONE, || {
             for (index, set) in sets.iter().enumerate() {
                 let label = format!("inputs {}", index + 1);
@@ -143,6 +155,7 @@ impl ExportComparison<'_> {
         if let Some(set) = sets.first().filter(|_| self.options.perturb) {
             self.compare_perturbed(set, self.options.limit(used));
         }
+        self.report_frozen_regions();
         self.report_sizes();
     }
 
@@ -196,11 +209,20 @@ impl ExportComparison<'_> {
 
     /// Results of trace and export, from one random state.
     fn results(&self, set: &[Item]) -> (Result<Item>, Result<Item>) {
-        let call = |subject: &dyn Subject| {
+        let call = |subject: &dyn Subject, set: &[Item]| {
             subject.seed(self.options.seed);
             subject.call(set)
         };
-        (call(self.trace), call(self.export))
+        (
+            call(self.trace, set),
+            call(self.export, &self.export_set(set)),
+        )
+    }
+
+    /// The arguments of the export for a set of the trace.
+    fn export_set(&self, set: &[Item]) -> Vec<Item> {
+        let arguments = self.order.iter().filter_map(|position| set.get(*position));
+        arguments.cloned().collect()
     }
 
     /// Records that only one of the two takes inputs. `symbol` is that of the size that was changed.
@@ -298,11 +320,12 @@ impl ExportComparison<'_> {
 
     /// Where the runs of trace and export part; none if their values take too much memory.
     fn partings(&self, set: &[Item]) -> Result<Option<Vec<(&'static str, Parting)>>> {
-        let recorded = |subject: &dyn Subject| {
+        let recorded = |subject: &dyn Subject, set: &[Item]| {
             subject.seed(self.options.seed);
             self.recorded_run(&subject.trace(set)?.module, set)
         };
-        let (Some(trace), Some(export)) = (recorded(self.trace)?, recorded(self.export)?) else {
+        let export = recorded(self.export, &self.export_set(set))?;
+        let (Some(trace), Some(export)) = (recorded(self.trace, set)?, export) else {
             return Ok(None);
         };
         let tolerance = self.options.tolerances.of(DType::F32);
@@ -325,13 +348,25 @@ impl ExportComparison<'_> {
         RecordedRun::of(run, &inputs(graph, module, set)?)
     }
 
-    /// Reports branches and loops that only one of the graphs has.
+    /// Reports branches and loops that only one of the graphs has. It is a note while all results agree: the other may compute both
+    /// branches.
     fn report_frozen_regions(&mut self) {
         let [trace, export] = &self.graphs;
-        self.report
-            .extend(frozen_regions(("trace", trace), ("export", export)));
-        self.report
-            .extend(frozen_regions(("export", export), ("trace", trace)));
+        let mut findings = frozen_regions(("trace", trace), ("export", export));
+        findings.extend(frozen_regions(("export", export), ("trace", trace)));
+        let differ = self
+            .report
+            .findings
+            .iter()
+            .any(|one| one.id == Id::ExportDiffers);
+        let severity = match differ {
+            true => Severity::Warning,
+            false => Severity::Note,
+        };
+        let findings = findings
+            .into_iter()
+            .map(|finding| finding.at_least(severity));
+        self.report.extend(findings);
     }
 
     /// Reports the sizes that only one of the two takes. A size without a number in the trace's inputs may still be fixed by its
@@ -347,13 +382,8 @@ impl ExportComparison<'_> {
         let [first, others @ ..] = lines.as_slice() else {
             return;
         };
-        let mut finding = Finding::new(Id::ExportSizes, first).at_least(self.sizes_severity);
-        finding = finding.details(fold_lines(others.to_vec(), "differences"));
-        let [_, export] = &self.graphs;
-        if axes.iter().any(DifferingAxis::is_fixed_by_export) && has_open_axis(export) {
-            let line = "the export has dynamic sizes, but not there: the program may read that size as a number";
-            finding = finding.at_least(Severity::Warning).details([line]);
-        }
+        let finding = Finding::new(Id::ExportSizes, first).at_least(self.sizes_severity);
+        let finding = finding.details(fold_lines(others.to_vec(), "differences"));
         self.report.add(finding, "");
     }
 }
