@@ -24,7 +24,7 @@ use crate::cases::{self, CaseArchive, CaseRef};
 use crate::compare::{Difference, compare};
 use crate::error::{Error, Result, panic_message};
 use crate::file_kind::FileKind;
-use crate::gpu::{DeviceChoice, DeviceOptions, TranslatedKernel};
+use crate::gpu::{DeviceChoice, DeviceOptions, FeatureLevel, TranslatedKernel};
 use crate::item::Item;
 use crate::{CompileOptions, Device, Model};
 
@@ -57,6 +57,12 @@ pub(super) struct TestCommand {
     /// Also write every kernel in SPIR-V, MSL and HLSL, and count them; a case whose kernel cannot be written fails.
     #[arg(long)]
     translate: bool,
+    /// Write the kernels of --translate into a folder: HASH.wgsl, .spv, .hlsl and .msl.
+    #[arg(long, value_name = "FOLDER", requires = "translate")]
+    kernels: Option<PathBuf>,
+    /// Open the device with WebGPU's default limits and without optional features.
+    #[arg(long)]
+    portable: bool,
     #[arg(long, hide = true)]
     worker: bool,
 }
@@ -163,6 +169,9 @@ impl TestCommand {
         if self.worker {
             return self.serve_cases(&cases);
         }
+        if let Some(folder) = &self.kernels {
+            std::fs::create_dir_all(folder).map_err(|error| Error::io(folder, error))?;
+        }
         let outcomes = self.supervise(&cases)?;
         let verdicts: Vec<CaseVerdict> = outcomes
             .verdicts
@@ -188,7 +197,12 @@ impl TestCommand {
     fn open_device(&self) -> Result<Device> {
         let Ok(choice) = self.device.name.parse::<DeviceChoice>();
         let device = Device::with_options(DeviceOptions {
+            feature_level: match self.portable {
+                true => FeatureLevel::Portable,
+                false => FeatureLevel::Full,
+            },
             translate: self.translate,
+            kernels: self.kernels.clone(),
             ..choice.into()
         })?;
         match device {

@@ -52,6 +52,9 @@ pub struct DeviceOptions {
     /// [`GpuDevice::translated`]. This checks kernels, not devices.
     #[cfg(feature = "translate")]
     pub translate: bool,
+    /// Folder into which each translated kernel is written: `HASH.wgsl`, `.spv`, `.hlsl` and `.msl`. It needs `translate`.
+    #[cfg(feature = "translate")]
+    pub kernels: Option<PathBuf>,
 }
 
 impl Default for DeviceOptions {
@@ -65,6 +68,8 @@ impl Default for DeviceOptions {
                 .map(PathBuf::from),
             #[cfg(feature = "translate")]
             translate: false,
+            #[cfg(feature = "translate")]
+            kernels: None,
         }
     }
 }
@@ -228,8 +233,11 @@ impl GpuDevice {
         };
         let pipelines = Pipelines::new(&raw, &info, options.cache);
         #[cfg(feature = "translate")]
-        let pipelines =
-            pipelines.with_translator(options.translate.then(|| Translator::new(&capabilities)));
+        let pipelines = pipelines.with_translator(
+            options
+                .translate
+                .then(|| Translator::new(&capabilities, options.kernels)),
+        );
         GpuDevice {
             inner: Arc::new(DeviceInner {
                 raw,

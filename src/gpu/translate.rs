@@ -2,14 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
+use crate::files;
 use crate::kernel::capabilities::Capabilities;
 use crate::kernel::plan::Kernel;
-use crate::kernel::translate::translate;
+use crate::kernel::translate::{Translations, translate};
 
 use super::error_scope::lock;
 
@@ -25,14 +27,17 @@ pub struct TranslatedKernel {
 /// Translates kernels and records which it has translated.
 pub(super) struct Translator {
     capabilities: Capabilities,
+    /// Folder into which the kernels are written.
+    folder: Option<PathBuf>,
     /// Source hashes of the translated kernels; true for those that were also translated to MSL.
     done: Mutex<BTreeMap<u64, bool>>,
 }
 
 impl Translator {
-    pub(super) fn new(capabilities: &Capabilities) -> Translator {
+    pub(super) fn new(capabilities: &Capabilities, folder: Option<PathBuf>) -> Translator {
         Translator {
             capabilities: capabilities.clone(),
+            folder,
             done: Mutex::default(),
         }
     }
@@ -44,6 +49,13 @@ impl Translator {
         let source = hasher.finish();
         if !lock(&self.done).contains_key(&source) {
             let translations = translate(&kernel.wgsl, &self.capabilities)?;
+            if let Some(folder) = &self.folder {
+                write(
+                    &folder.join(format!("{source:016x}")),
+                    &kernel.wgsl,
+                    &translations,
+                )?;
+            }
             lock(&self.done).insert(source, translations.msl.is_some());
         }
         Ok(())
@@ -58,4 +70,17 @@ impl Translator {
             })
             .collect()
     }
+}
+
+/// Writes a kernel in every language, each into a file with its extension.
+fn write(stem: &Path, wgsl: &str, translations: &Translations) -> Result<()> {
+    let file = |extension: &str, bytes: &[u8]| files::write(&stem.with_extension(extension), bytes);
+    file("wgsl", wgsl.as_bytes())?;
+    file("spv", bytemuck::cast_slice(&translations.spirv))?;
+    for (extension, text) in [("hlsl", &translations.hlsl), ("msl", &translations.msl)] {
+        if let Some(text) = text {
+            file(extension, text.as_bytes())?;
+        }
+    }
+    Ok(())
 }

@@ -54,6 +54,7 @@ pub fn device(reach: FeatureLevel) -> Option<GpuDevice> {
         experiments: false,
         cache: None,
         translate: true,
+        kernels: None,
     };
     match GpuDevice::open(options) {
         Ok(device) => Some(device),

@@ -42,6 +42,12 @@ impl Worker {
         if test.translate {
             command.arg("--translate");
         }
+        if let Some(folder) = &test.kernels {
+            command.arg("--kernels").arg(folder);
+        }
+        if test.portable {
+            command.arg("--portable");
+        }
         if let Some(pattern) = &test.only {
             command.arg(format!("--only={pattern}"));
         }
