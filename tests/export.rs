@@ -365,19 +365,39 @@ fn marks_of_vmap_are_matched() {
     );
 }
 
-/// The program has guards on its size: `int(0.5 * n) == 2` and `n % 2 == 0`.
+/// The program has guards on its sizes: `int(0.5 * n) == 2`, `n % 2 == 0`, and `m % 3 == 0` of a tensor in a named tuple.
 #[test]
 fn inputs_that_break_a_guard_are_refused() {
     let model = model("guarded-2.13.0");
-    run(&model, &[zeros(&[4, 3])]).unwrap();
-    for (size, guard) in [(5, "% 2) == 0"), (6, "math.trunc(0.5*")] {
-        let error = run(&model, &[zeros(&[size, 3])]).unwrap_err();
+    let run = |n: usize, m: usize| {
+        let count = Tensor::from_vec([], vec![1i64]).unwrap();
+        let pair = Item::Tuple(vec![zeros(&[m]), count.into()]);
+        run(&model, &[zeros(&[n, 3]), pair])
+    };
+    run(4, 6).unwrap();
+    run(4, 9).unwrap();
+    for (n, m, guard) in [
+        (5, 6, "% 2) == 0"),
+        (6, 6, "math.trunc(0.5*"),
+        (4, 7, "% 3) == 0"),
+    ] {
+        let error = run(n, m).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Input, "{error}");
         assert!(error.to_string().contains(guard), "{error}");
     }
-    let changed = changed("guarded-2.13.0", |text| {
-        text.replace("% 2) == 0", "% 2) is 0")
-    });
-    let error = Model::from_bytes(changed).unwrap_err();
-    assert!(error.to_string().contains("is 0"), "{error}");
+}
+
+/// Guards that are unknown or too long are errors; long ones do not overflow the stack.
+#[test]
+fn other_guards_are_errors() {
+    let open = |guard: &str| {
+        let package = changed("guarded-2.13.0", |text| text.replace("% 2) == 0", guard));
+        Model::from_bytes(package).and_then(|model| model.import())
+    };
+    assert!(open("% 2) is 0").unwrap_err().to_string().contains("is 0"));
+    for terms in [100, 300, 100_000] {
+        let guard = format!("% 2) + {}1 >= 1", "0 + ".repeat(terms));
+        let result = open(&guard);
+        assert_eq!(result.is_err(), terms > 100, "{terms}: {:?}", result.err());
+    }
 }

@@ -5,14 +5,13 @@
 //! trusted: for any contents, the result is a value or an error.
 
 mod codes;
-mod guards;
 mod node_places;
 mod package;
 mod program;
 mod pytree;
 mod schema;
 mod script;
-mod sympy;
+mod size_expr;
 mod translate;
 
 pub use program::ExportedProgram;

@@ -1,9 +1,7 @@
 //! Inputs of a program: parameters of the function, whose structure is taken apart; weights; and conditions on sizes.
 
-use std::collections::HashMap;
-
 use super::control::name_of;
-use super::guards::GuardedInputs;
+use super::sizes::SizeNames;
 use super::{Scope, Translator};
 use crate::error::{Error, Result};
 use crate::ir::TreeConstant;
@@ -14,7 +12,7 @@ use crate::trace::export::pytree::Pytree;
 use crate::trace::export::schema::{
     Range, SerializedArgument, SerializedInput, SerializedProgram, Symbolic, TensorMeta,
 };
-use crate::trace::export::sympy::SizeExpr;
+use crate::trace::export::size_expr::SizeExpr;
 use crate::trace::program::InputSpec;
 use crate::trace::script::ast::{AstExpr, AstExprKind, ParameterDef, Stmt, StmtKind, TypeExpr};
 
@@ -39,25 +37,24 @@ enum Leaf<'a> {
     Constant(Option<&'a str>, TreeConstant),
 }
 
-impl Leaf<'_> {
-    /// The name of the graph's input, if it has one.
-    fn name(&self) -> Option<String> {
-        match self {
-            Leaf::Tensor(name, _) => Some(name.to_string()),
-            Leaf::Constant(name, _) => name.map(str::to_string),
-        }
-    }
-}
-
 /// The inputs of a program while their structure is taken apart.
 struct Inputs<'a> {
     leaves: std::vec::IntoIter<Leaf<'a>>,
     ranges: &'a std::collections::BTreeMap<String, Range>,
-    /// Variables of symbols that were met so far.
-    symbols: HashMap<String, AstExpr>,
+    /// Symbols and inputs that were met so far.
+    names: SizeNames,
+    /// Keys to the value that is taken apart.
+    keys: Vec<String>,
     /// Conditions that need all symbols.
     later: Vec<(String, usize, AstExpr, SizeExpr)>,
     symbolic_sizes: Vec<(String, usize)>,
+}
+
+impl Inputs<'_> {
+    /// Adds the value at the keys to the inputs that conditions name.
+    fn add(&mut self, value: &AstExpr) {
+        self.names.inputs.push((self.keys.clone(), value.clone()));
+    }
 }
 
 impl Translator {
@@ -70,10 +67,6 @@ impl Translator {
     ) -> Result<FunctionInputs> {
         let module = &program.graph_module;
         let leaves = self.leaves(program, scope)?;
-        let leaf_names = leaves
-            .iter()
-            .map(Leaf::name)
-            .collect::<Vec<Option<String>>>();
         let signature = module.module_call_graph.first();
         let signature = signature.and_then(|call| call.signature.as_ref());
         let (trees, names) = match signature {
@@ -91,13 +84,13 @@ impl Translator {
         let mut inputs = Inputs {
             leaves: leaves.into_iter(),
             ranges: &program.range_constraints,
-            symbols: HashMap::new(),
+            names: SizeNames::default(),
+            keys: Vec::new(),
             later: Vec::new(),
             symbolic_sizes: Vec::new(),
         };
         let mut parameters = Vec::new();
         let mut examples = Vec::new();
-        let mut named = HashMap::new();
         for (tree, name) in trees.iter().zip(&names) {
             self.declare_records(tree);
             let variable = self.fresh(name);
@@ -107,7 +100,7 @@ impl Translator {
             };
             let mut parameter = self.parameter(&variable, ty);
             let value = self.variable(&variable);
-            named.insert(name.clone(), value.clone());
+            inputs.keys = vec![name.clone()];
             let example = self.input(&variable, value, tree, &mut inputs, scope, body)?;
             if let InputSpec::Constant(constant) = &example {
                 parameter.default = Some(self.constant(constant));
@@ -116,20 +109,12 @@ impl Translator {
             examples.push(example);
         }
         for (name, axis, size, expr) in std::mem::take(&mut inputs.later) {
-            let wanted = self.size(&expr, &inputs.symbols)?;
+            let wanted = self.size_value(&expr, &inputs.names, body)?;
             let statement = self.require_size(&name, axis, size, "aten::eq", wanted, "exactly");
             body.push(statement);
         }
-        let guarded = GuardedInputs {
-            parameters: &named,
-            leaves: &leaf_names,
-            scope,
-        };
-        self.guards(
-            program.guards_code.as_deref().unwrap_or_default(),
-            &guarded,
-            body,
-        )?;
+        let conditions = program.guards_code.as_deref().unwrap_or_default();
+        self.guards(conditions, &inputs.names, body)?;
         Ok(FunctionInputs {
             parameters,
             examples,
@@ -212,6 +197,7 @@ impl Translator {
             };
             let element = AstExprKind::Subscript(Box::new(value.clone()), Box::new(position));
             let element = self.expr(element);
+            inputs.keys.push(key.clone());
             let spec = self.input(
                 &format!("{name}_{part}"),
                 element,
@@ -220,6 +206,7 @@ impl Translator {
                 scope,
                 body,
             )?;
+            inputs.keys.pop();
             specs.push((key.clone(), spec));
         }
         let values = || specs.iter().map(|(_, spec)| spec.clone()).collect();
@@ -251,6 +238,7 @@ impl Translator {
                 let value = constant_text(&constant);
                 let message = format!("the program was exported for {name} = {value} only");
                 body.push(self.require_input(condition, &message, CONSTANT_HELP, Vec::new()));
+                inputs.add(&literal);
                 if let Some(placeholder) = placeholder {
                     scope.insert(placeholder.to_string(), literal);
                 }
@@ -266,6 +254,7 @@ impl Translator {
                     }
                 };
                 scope.insert(placeholder.to_string(), tensor.clone());
+                inputs.add(&tensor);
                 self.sizes(name, &tensor, meta, inputs, body)
             }
         }
@@ -296,7 +285,7 @@ impl Translator {
             example.push(hint.unwrap_or(DEFAULT_SIZE).max(1));
             inputs.symbolic_sizes.push((name.to_string(), axis));
             match SizeExpr::parse(text)? {
-                SizeExpr::Symbol(symbol) if !inputs.symbols.contains_key(&symbol) => {
+                SizeExpr::Symbol(symbol) if !inputs.names.symbols.contains_key(&symbol) => {
                     self.define_symbol(name, axis, actual, symbol, inputs, body);
                 }
                 expr => inputs.later.push((name.to_string(), axis, actual, expr)),
@@ -335,39 +324,7 @@ impl Translator {
                 body.push(self.require_size(name, axis, size.clone(), operator, bound, relation));
             }
         }
-        inputs.symbols.insert(symbol, size);
-    }
-
-    /// The value of an expression on symbols.
-    fn size(&self, expr: &SizeExpr, symbols: &HashMap<String, AstExpr>) -> Result<AstExpr> {
-        Ok(match expr {
-            SizeExpr::Integer(value) => self.int(*value),
-            SizeExpr::Symbol(name) => symbols.get(name).cloned().ok_or_else(|| {
-                let message =
-                    format!("a size of an input depends on {name}, which is no size of an input");
-                Error::unsupported(message)
-            })?,
-            SizeExpr::Function(name, arguments) => {
-                let operator = match name.as_str() {
-                    "Add" => "aten::add",
-                    "Mul" => "aten::mul",
-                    "FloorDiv" | "CleanDiv" => "aten::floordiv",
-                    "Mod" | "PythonMod" => "aten::remainder",
-                    "Pow" | "PowByNatural" => "aten::pow",
-                    "Max" => "prim::max",
-                    "Min" => "prim::min",
-                    other => return Err(Error::unsupported(format!("{other} of sizes"))),
-                };
-                let arguments = arguments
-                    .iter()
-                    .map(|argument| self.size(argument, symbols));
-                let arguments: Vec<AstExpr> = arguments.collect::<Result<_>>()?;
-                let combined = arguments
-                    .into_iter()
-                    .reduce(|a, b| self.call(operator, [a, b]));
-                combined.ok_or_else(|| Error::format(format!("{name} without arguments")))?
-            }
-        })
+        inputs.names.symbols.insert(symbol, size);
     }
 
     /// A statement that refuses an input whose size does not fit.

@@ -8,11 +8,11 @@ mod arguments;
 mod autocast;
 mod checks;
 mod control;
-mod guards;
 mod inputs;
 mod linear_cross_entropy;
 mod results;
 mod scalars;
+mod sizes;
 mod vmap;
 
 use std::collections::{BTreeMap, HashMap, HashSet};

@@ -76,16 +76,16 @@ fn builtin(name: &str) -> Option<&'static str> {
     })
 }
 
-/// The operator on numbers that a function stands for.
+/// The operator on numbers that a function of Python or SymPy stands for.
 fn operator(name: &str) -> Option<&'static str> {
     Some(match name {
-        "_operator.add" => "aten::add",
+        "_operator.add" | "Add" => "aten::add",
         "_operator.sub" => "aten::sub",
-        "_operator.mul" => "aten::mul",
-        "_operator.floordiv" => "aten::floordiv",
+        "_operator.mul" | "Mul" => "aten::mul",
+        "_operator.floordiv" | "FloorDiv" | "CleanDiv" => "aten::floordiv",
         "_operator.truediv" => "aten::div",
-        "_operator.mod" => "aten::remainder",
-        "_operator.pow" => "aten::pow",
+        "_operator.mod" | "Mod" | "PythonMod" => "aten::remainder",
+        "_operator.pow" | "Pow" | "PowByNatural" => "aten::pow",
         "_operator.neg" => "aten::neg",
         "_operator.eq" => "aten::eq",
         "_operator.ne" => "aten::ne",
@@ -98,8 +98,8 @@ fn operator(name: &str) -> Option<&'static str> {
         "_operator.lshift" => "aten::__lshift__",
         "_operator.rshift" => "aten::__rshift__",
         "torch.sym_not" => "aten::__not__",
-        "torch.sym_max" | "max" => "prim::max",
-        "torch.sym_min" | "min" => "prim::min",
+        "torch.sym_max" | "max" | "Max" => "prim::max",
+        "torch.sym_min" | "min" | "Min" => "prim::min",
         "torch.sym_sqrt" | "torch._sym_sqrt" | "math.sqrt" => "aten::sqrt",
         "math.ceil" => "aten::ceil",
         "math.floor" => "aten::floor",
