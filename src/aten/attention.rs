@@ -183,18 +183,8 @@ pub(super) fn masked_scores<'g>(
     scale: Option<f64>,
     masks: [Option<Value<'g>>; 2],
 ) -> Value<'g> {
-    let (queries, keys) = (query.to_compute(), key.to_compute().transpose(-2, -1));
-    let scaled = match (scale, query.size(-1).as_const()) {
-        (Some(scale), _) => queries * scale,
-        (None, Some(width)) => queries * (1.0 / (width as f64).sqrt()),
-        (None, None) => {
-            let width = query
-                .builder()
-                .full(queries.dtype(), vec![], query.size(-1));
-            queries * width.rsqrt()
-        }
-    };
-    let mut scores = scaled.matmul(keys);
+    let keys = key.to_compute().transpose(-2, -1);
+    let mut scores = scaled(query.to_compute(), scale, &query.size(-1)).matmul(keys);
     for mask in masks.into_iter().flatten() {
         scores = if mask.dtype() == DType::Bool {
             mask.where_(scores, f64::NEG_INFINITY)
@@ -203,6 +193,15 @@ pub(super) fn masked_scores<'g>(
         };
     }
     scores
+}
+
+/// Multiplies by the scale, by default `1 / √width`, where `width` is the size of a query.
+pub(super) fn scaled<'g>(x: Value<'g>, scale: Option<f64>, width: &Dim) -> Value<'g> {
+    match (scale, width.as_const()) {
+        (Some(scale), _) => x * scale,
+        (None, Some(width)) => x * (1.0 / (width as f64).sqrt()),
+        (None, None) => x * x.builder().full(x.dtype(), vec![], width).rsqrt(),
+    }
 }
 
 /// Causal mask `[queries, keys]`: query `i` attends to keys `0..=i`.

@@ -285,25 +285,31 @@ fn outputs(a: &Args, x: Value, count: usize) -> Result<Vec<Dim>> {
 /// Writes each element to the position that its index selects, in an output of zeros.
 fn max_unpool<'g>(a: &Args<'g>, count: usize) -> Result<Value<'g>> {
     let (x, indices) = (a.tensor("self"), a.tensor("indices"));
-    let sizes = outputs(a, x, count)?;
+    scatter_in_planes(x, indices, &outputs(a, x, count)?, ScatterFunction::Set)
+}
+
+/// Scatters each element of `x` to the position that its index selects in its plane, in an output of zeros. Planes are the last
+/// axes; those of the output have the given sizes.
+pub(super) fn scatter_in_planes<'g>(
+    x: Value<'g>,
+    indices: Value<'g>,
+    sizes: &[Dim],
+    function: ScatterFunction,
+) -> Result<Value<'g>> {
     let shape = x.shape();
     let Some(planes) = x
         .rank()
-        .checked_sub(count)
+        .checked_sub(sizes.len())
         .and_then(|rank| shape.get(..rank))
     else {
-        return Err(Error::operator(format!("unpools no {}", x.ty())));
+        return Err(Error::operator(format!("{} has no planes", x.ty())));
     };
     let flat = |spatial: &[Dim]| vec![Dim::product(planes), Dim::product(spatial)];
     let inner = flat(shape.get(planes.len()..).unwrap_or_default());
-    let zeros = a.builder().full(x.dtype(), flat(&sizes), 0);
-    let filled = zeros.scatter(
-        1,
-        indices.reshape(inner.clone()),
-        x.reshape(inner),
-        ScatterFunction::Set,
-    );
-    Ok(filled.reshape([planes, &sizes].concat()))
+    let zeros = x.builder().full(x.dtype(), flat(sizes), 0);
+    let [indices, x] = [indices, x].map(|value| value.reshape(inner.clone()));
+    let filled = zeros.scatter(1, indices, x, function);
+    Ok(filled.reshape([planes, sizes].concat()))
 }
 
 /// The padding value that never becomes the maximum.

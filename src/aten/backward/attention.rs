@@ -2,11 +2,10 @@
 //!
 //! Source: Dao et al., "FlashAttention" (2022), appendix B.4, without tiles.
 
-use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir::Value;
 
-use super::super::attention::{causal, masked_scores};
+use super::super::attention::{causal, masked_scores, scaled};
 use super::super::{Args, Composite};
 
 pub(in crate::aten) const ROWS: &[Composite] = &[Composite::many(
@@ -37,7 +36,7 @@ fn attention_backward<'g>(a: &Args<'g>) -> Result<Vec<Value<'g>>> {
     let [gradient, output] = ["grad_out", "out"].map(|name| a.tensor(name).to_compute());
     let of_weights = gradient.matmul(value.to_compute().transpose(-2, -1));
     let mean = (gradient * output).sum(&[-1], true);
-    let of_scores = scaled(weights * (of_weights - mean), query, scale);
+    let of_scores = scaled(weights * (of_weights - mean), scale, &query.size(-1));
     Ok(vec![
         of_scores.matmul(key.to_compute()).to(query.dtype()),
         of_scores
@@ -59,15 +58,4 @@ fn attention_weights<'g>(a: &Args<'g>, scores: Value<'g>) -> Value<'g> {
     // A query whose keys are all masked has no weights.
     let has_keys = log_sums.ne(f64::NEG_INFINITY);
     has_keys.where_((scores - log_sums).exp(), 0.0)
-}
-
-/// Multiplies by the scale, by default `1 / √width` of a query.
-fn scaled<'g>(x: Value<'g>, query: Value<'g>, scale: Option<f64>) -> Value<'g> {
-    match scale {
-        Some(scale) => x * scale,
-        None => {
-            let width = x.builder().full(DType::F32, vec![], query.size(-1));
-            x * width.to(x.dtype()).rsqrt()
-        }
-    }
 }

@@ -1,10 +1,10 @@
 //! Gradients of maximum pooling, at the elements that the indices name.
 
-use crate::dim::Dim;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::ir::Value;
 use crate::op::ScatterFunction;
 
+use super::super::pooling::scatter_in_planes;
 use super::super::{Args, Composite};
 
 pub(in crate::aten) const ROWS: &[Composite] = &[
@@ -47,20 +47,7 @@ fn at_indices<'g>(a: &Args<'g>, count: usize) -> Result<Value<'g>> {
     let [gradient, input, indices] = ["grad_output", "self", "indices"].map(|name| a.tensor(name));
     a.builder().check()?;
     let shape = input.shape();
-    let Some(planes) = input
-        .rank()
-        .checked_sub(count)
-        .and_then(|rank| shape.get(..rank))
-    else {
-        return Err(Error::operator(format!("pools no {}", input.ty())));
-    };
-    let flat = |value: Value<'g>| {
-        let value_shape = value.shape();
-        let plane = value_shape.get(planes.len()..).unwrap_or_default();
-        vec![Dim::product(planes), Dim::product(plane)]
-    };
-    let zeros = a.builder().full(gradient.dtype(), flat(input), 0);
-    let [indices, gradient] = [indices, gradient].map(|value| value.reshape(flat(value)));
-    let sums = zeros.scatter(1, indices, gradient, ScatterFunction::Add);
-    Ok(sums.reshape(input.shape()))
+    let first = shape.len().saturating_sub(count);
+    let sizes = shape.get(first..).unwrap_or_default();
+    scatter_in_planes(gradient, indices, sizes, ScatterFunction::Add)
 }
