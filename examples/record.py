@@ -127,6 +127,7 @@ def _write_case(folder, eager, archived, kind, sets, *, name, export, stateful, 
     }
 
     replayed = torch.jit.load(str(folder / "model.pt"))
+    exported = Exported(name, eager, sets[0][1]) if export else None  # before calls change its state
     for index, (label, args) in enumerate(sets):
         expected = _expected(f"set {label!r} of {name}", eager, args)
         tensors = {}
@@ -142,12 +143,14 @@ def _write_case(folder, eager, archived, kind, sets, *, name, export, stateful, 
         if why:
             where = "" if eager is archived else f", first in {blamed(eager, replayed, sets[0][1], args, tolerance_of)}"
             raise RecordError(f"set {label!r} of {name}: {why}{where}. {FROZEN}, or leave out the set.")
+        if exported:
+            exported.compare(args, expected, entry)
         entry["f64_error"] = None if stateful else _f64_error(eager, args, expected)
         (folder / entry["file"]).write_bytes(save(tensors))
         case["sets"].append(entry)
 
-    if export:
-        case["pt2"] = _export(name, eager, [args for _, args in sets], folder / "model.pt2", _tolerances(archived, sets[0][1]))
+    if exported:
+        case["pt2"] = exported.save(folder / "model.pt2")
     (folder / "case.json").write_text(json.dumps(case, indent=1, allow_nan=False) + "\n")
 
 
@@ -308,24 +311,44 @@ def _f64_error(model, args, expected):
     return {"max_abs": _short(distance), "max_rel_to_largest": _short(distance / largest if largest else 0.0)}
 
 
-def _export(name, model, sets, path, tolerance_of):
-    """Write model.pt2, and return its entry of case.json. "dynamic" says whether it takes the sizes of all sets."""
-    if isinstance(model, torch.jit.ScriptModule):
-        raise RecordError("model.pt2 needs the eager module, not an archive of it")
-    if not isinstance(model, torch.nn.Module):
-        raise RecordError("model.pt2 needs an nn.Module, not a function")
-    program = _exported(name, model, sets[0])
-    taken = [_takes(name, program, model, args, tolerance_of) for args in sets]
-    if not taken[0]:
-        raise RecordError(f"{name}: the export refuses the inputs that it was made for")
-    buffer = io.BytesIO()
-    torch.export.save(program, buffer)
-    path.write_bytes(without_paths(buffer.getvalue()))
-    ops = collections.Counter(str(n.target) for n in program.graph.nodes if n.op == "call_function")
-    return {"file": path.name, "bytes": path.stat().st_size, "dynamic": all(taken), "ops": dict(sorted(ops.items()))}
+class Exported:
+    """The program of torch.export beside an archive. Its calls are those of one instance, like the model's."""
+
+    def __init__(self, name, model, args):
+        if isinstance(model, torch.jit.ScriptModule):
+            raise RecordError("model.pt2 needs the eager module, not an archive of it")
+        if not isinstance(model, torch.nn.Module):
+            raise RecordError("model.pt2 needs an nn.Module, not a function")
+        self.name, self.taken = name, []
+        program = _program(name, copy.deepcopy(model), args)  # a program shares its tensors with the module
+        buffer = io.BytesIO()
+        torch.export.save(program, buffer)
+        self.bytes = without_paths(buffer.getvalue())
+        ops = collections.Counter(str(n.target) for n in program.graph.nodes if n.op == "call_function")
+        self.ops = dict(sorted(ops.items()))
+        self.module = program.module()
+
+    def compare(self, args, expected, tolerance):
+        """Remember whether the program takes the arguments. If it does, it must give the model's results."""
+        try:
+            got = call(self.module, args)
+        except Exception:  # guards raise errors of several kinds
+            self.taken.append(False)
+            return
+        why = difference(got, expected, tolerance)
+        if why:
+            raise RecordError(f"{self.name}: the export differs from the model: {why}")
+        self.taken.append(True)
+
+    def save(self, path):
+        """Write the program, and return its entry of case.json. "dynamic" says whether it takes the sizes of all sets."""
+        if not self.taken[0]:
+            raise RecordError(f"{self.name}: the export refuses the inputs that it was made for")
+        path.write_bytes(self.bytes)
+        return {"file": path.name, "bytes": len(self.bytes), "dynamic": all(self.taken), "ops": self.ops}
 
 
-def _exported(name, model, args):
+def _program(name, model, args):
     """Export a module with every size dynamic, or, if torch.export can't, with those of the arguments."""
     auto = getattr(torch.export.Dim, "AUTO", None)  # PyTorch 2.5 has it
     if auto is not None:
@@ -337,19 +360,6 @@ def _exported(name, model, args):
             print(f"record: warning: {name}: model.pt2 takes the sizes of the first set only: {one_line(error)}",
                   file=sys.stderr)
     return torch.export.export(model, copy.deepcopy(args))
-
-
-def _takes(name, program, model, args, tolerance_of):
-    """True if an exported program takes the arguments. It must give the model's results then."""
-    try:
-        got = call(program.module(), args)
-    except Exception:  # guards raise errors of several kinds
-        return False
-    expected = call(model, args)
-    why = difference(got, expected, tolerance_of(expected))
-    if why:
-        raise RecordError(f"{name}: the export differs from the model: {why}")
-    return True
 
 
 def _short(number):
