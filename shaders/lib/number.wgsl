@@ -22,10 +22,10 @@ fn sign_bit(x: f32) -> bool {
     return (bitcast<u32>(x) >> 31u) == 1u;
 }
 
-// By a product. For bits combined with masks and chosen by a condition, LLVM 15 makes one AVX-512 instruction (vpternlogd),
-// and the wrong one if it reads the mask from memory.
+// By arithmetic. For bits combined with masks and chosen by a condition, LLVM 15 makes one AVX-512 instruction (vpternlogd),
+// and the wrong one if it reads the mask from memory. Mesa 25 makes such bits of a choice between 1 and -1.
 fn copy_sign(x: f32, y: f32) -> f32 {
-    return abs(x) * select(1.0, -1.0, sign_bit(y));
+    return abs(x) * (1.0 - 2.0 * f32(bitcast<u32>(y) >> 31u));
 }
 
 // 0 for not-a-number, as in PyTorch.

@@ -471,7 +471,8 @@ pub fn unique(taken: &mut BTreeSet<String>, wanted: &str) -> String {
     let clean = match clean.chars().next() {
         None => String::from("value"),
         Some(first) if first.is_ascii_digit() => format!("v{clean}"),
-        Some(_) if super::shader::is_reserved(&clean) => format!("{clean}_"),
+        // Not by an underscore alone: naga removes it, and does not know all words that HLSL reserves.
+        Some(_) if super::shader::is_reserved(&clean) => format!("{clean}_value"),
         Some(_) => clean,
     };
     let mut name = clean.clone();

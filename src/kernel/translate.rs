@@ -4,7 +4,8 @@
 //! another platform would reject.
 
 use naga::back::{hlsl, msl, spv};
-use naga::valid::ModuleInfo;
+use naga::valid::{FunctionInfo, ModuleInfo};
+use naga::{Expression, Function, Module, ScalarKind};
 
 use super::capabilities::Capabilities;
 use super::literal;
@@ -52,7 +53,7 @@ pub fn translate(wgsl: &str, capabilities: &Capabilities) -> Result<Translations
     })
 }
 
-fn to_spirv(module: &naga::Module, info: &ModuleInfo) -> Result<Vec<u32>> {
+fn to_spirv(module: &Module, info: &ModuleInfo) -> Result<Vec<u32>> {
     let options = spv::Options {
         lang_version: (1, 3),
         ..Default::default()
@@ -60,7 +61,8 @@ fn to_spirv(module: &naga::Module, info: &ModuleInfo) -> Result<Vec<u32>> {
     spv::write_vec(module, info, &options, None).map_err(|error| translation_error("SPIR-V", error))
 }
 
-fn to_hlsl(module: &naga::Module, info: &ModuleInfo) -> Result<String> {
+fn to_hlsl(module: &Module, info: &ModuleInfo) -> Result<String> {
+    check_bit_casts(module, info)?;
     let options = hlsl::Options {
         shader_model: hlsl::ShaderModel::V6_2,
         special_constants_binding: Some(hlsl::BindTarget::default()),
@@ -73,7 +75,41 @@ fn to_hlsl(module: &naga::Module, info: &ModuleInfo) -> Result<String> {
     Ok(text)
 }
 
-fn to_msl(module: &naga::Module, info: &ModuleInfo) -> Result<String> {
+/// Fails for bit casts between 64-bit floats and integers: naga's HLSL converts the number instead (naga 30).
+fn check_bit_casts(module: &Module, info: &ModuleInfo) -> Result<()> {
+    let functions = module.functions.iter();
+    let functions = functions.map(|(handle, function)| (function, &info[handle]));
+    let entry_points = module.entry_points.iter().enumerate();
+    let entry_points =
+        entry_points.map(|(index, entry)| (&entry.function, info.get_entry_point(index)));
+    match functions
+        .chain(entry_points)
+        .any(|(function, info)| casts_bits_of_doubles(module, function, info))
+    {
+        true => Err(translation_error(
+            "HLSL",
+            "it casts the bits of a number in double precision",
+        )),
+        false => Ok(()),
+    }
+}
+
+fn casts_bits_of_doubles(module: &Module, function: &Function, info: &FunctionInfo) -> bool {
+    let expressions = function.expressions.iter();
+    let mut casts = expressions.filter_map(|(_, expression)| match expression {
+        Expression::As {
+            expr,
+            kind,
+            convert: None,
+        } => Some((info[*expr].ty.inner_with(&module.types).scalar()?, *kind)),
+        _ => None,
+    });
+    casts.any(|(from, to)| {
+        from.width == 8 && (from.kind == ScalarKind::Float) != (to == ScalarKind::Float)
+    })
+}
+
+fn to_msl(module: &Module, info: &ModuleInfo) -> Result<String> {
     let options = msl::Options {
         lang_version: (2, 4),
         ..Default::default()
@@ -85,4 +121,31 @@ fn to_msl(module: &naga::Module, info: &ModuleInfo) -> Result<String> {
 
 fn translation_error(language: &str, error: impl std::fmt::Display) -> Error {
     Error::plan(format!("cannot be translated to {language}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn translated(expression: &str) -> Result<Translations> {
+        let capabilities = Capabilities {
+            int64: true,
+            float64: true,
+            ..crate::gpu::portable()
+        };
+        let wgsl = format!(
+            "@group(0) @binding(0) var<storage, read_write> x: array<f64>;\n\
+             @compute @workgroup_size(1) fn main() {{ x[0] = {expression}; }}"
+        );
+        translate(&wgsl, &capabilities)
+    }
+
+    #[test]
+    fn bit_casts_of_doubles_are_refused_for_hlsl() {
+        assert!(translated("f64(u64(x[0]))").is_ok());
+        for cast in ["bitcast<f64>(bitcast<u64>(x[0]))", "bitcast<f64>(1lu)"] {
+            let error = translated(cast).unwrap_err().to_string();
+            assert!(error.contains("HLSL: it casts the bits"), "{error}");
+        }
+    }
 }

@@ -70,10 +70,11 @@ fn log_of_f64(x: f64) -> f64 {
     if x <= 0.0lf {
         return select(not_a_number_f64(), -infinity_f64(), x == 0.0lf);
     }
-    let is_small = x < 2.2250738585072014e-308lf;
-    let bits = bitcast<i64>(select(x, x * 18014398509481984.0lf, is_small)) - 4604544271217802189li;
-    let n = f64(bits >> 52u) - select(0.0lf, 54.0lf, is_small);
-    let m = bitcast<f64>((bits & 4503599627370495li) + 4604544271217802189li);
+    let exponent = exponent_of_f64(x);
+    let mantissa = scale_by_power_f64(x, -exponent);
+    let is_large = mantissa > 1.4142135623730951lf;
+    let m = select(mantissa, 0.5lf * mantissa, is_large);
+    let n = f64(exponent + select(0, 1, is_large));
     let part = log1p_near_zero_f64(m - 1.0lf);
     return n * 0.6931471803691238lf + (part + n * 1.9082149292705877e-10lf);
 }

@@ -3,6 +3,8 @@
 // Drivers have square roots in double precision but no other functions. So the functions in this folder are series, longer
 // and slower than those of single precision, good to some 1e-12. Drivers have rounding too, but with 512-bit vectors
 // lavapipe takes numbers above 2²⁴ for integers and rounds 1.5 to 1.
+//
+// No function reads or makes the bits of a number: naga's HLSL leaves such bit casts out (wgpu 30).
 
 fn infinity_f64() -> f64 {
     return f64(infinity());
@@ -29,12 +31,13 @@ fn is_before_f64(x: f64, y: f64) -> bool {
     return x < y || (is_nan_f64(y) && !is_nan_f64(x));
 }
 
+// Narrowing preserves the sign, also of zeros and of numbers that become zero.
 fn sign_bit_f64(x: f64) -> bool {
-    return (bitcast<u64>(x) >> 63u) == 1lu;
+    return sign_bit(f32(x));
 }
 
 fn copy_sign_f64(x: f64, y: f64) -> f64 {
-    return abs(x) * select(1.0lf, -1.0lf, sign_bit_f64(y));
+    return abs(x) * f64(copy_sign(1.0, f32(y)));
 }
 
 fn sign_of_f64(x: f64) -> f64 {
@@ -44,15 +47,14 @@ fn sign_of_f64(x: f64) -> f64 {
     return select(0.0lf, -1.0lf, x < 0.0lf);
 }
 
-// Clears the bits after the binary point.
+// Converts the upper and the lower 26 digits of a number below 2⁵² to integers and back.
 fn trunc_f64(x: f64) -> f64 {
-    let bits = bitcast<u64>(x);
-    let exponent = i32((bits >> 52u) & 2047lu) - 1023;
-    if exponent >= 52 {
+    let magnitude = abs(x);
+    if !(magnitude < 4503599627370496.0lf) {
         return x;
     }
-    let fraction = select(0x000ffffffffffffflu >> u32(max(exponent, 0)), 0x7ffffffffffffffflu, exponent < 0);
-    return bitcast<f64>(bits & ~fraction);
+    let upper = f64(u32(magnitude / 67108864.0lf)) * 67108864.0lf;
+    return copy_sign_f64(upper + f64(u32(magnitude - upper)), x);
 }
 
 fn floor_f64(x: f64) -> f64 {
@@ -84,11 +86,36 @@ fn truncate_i32_f64(x: f64) -> i32 {
     return select(-2147483648, i32(select(0.0lf, x, fits)), fits);
 }
 
+// x · 2ⁿ for integers n in -2044..=2046, in two steps so that results near the ends of the range are right.
 fn scale_by_power_f64(x: f64, n: i32) -> f64 {
     let half = n >> 1u;
-    let first = bitcast<f64>(u64(half + 1023) << 52u);
-    let second = bitcast<f64>(u64(n - half + 1023) << 52u);
-    return x * first * second;
+    return x * power_of_two_f64(half) * power_of_two_f64(n - half);
+}
+
+// 2ⁿ for integers n in -1022..=1023.
+fn power_of_two_f64(n: i32) -> f64 {
+    let sixteenth = n / 16;
+    let root = f64(power_of_two(f32(sixteenth)));
+    let square = root * root;
+    let fourth = square * square;
+    let eighth = fourth * fourth;
+    return eighth * eighth * f64(power_of_two(f32(n - 16 * sixteenth)));
+}
+
+// The exponent of a positive finite number, or one more if the number rounds up to a power of two in single precision.
+// Steps are unrolled; see exponential.wgsl.
+fn exponent_of_f64(x: f64) -> i32 {
+    var n = exponent_step_f64(x, 512);
+    n += exponent_step_f64(scale_by_power_f64(x, -n), 256);
+    n += exponent_step_f64(scale_by_power_f64(x, -n), 128);
+    n += exponent_step_f64(scale_by_power_f64(x, -n), 64);
+    return n + i32(bitcast<u32>(f32(scale_by_power_f64(x, -n))) >> 23u) - 127;
+}
+
+// The step by which the exponent is nearer to zero: n for numbers from 2ⁿ, -n for numbers below 2⁻ⁿ, else 0.
+fn exponent_step_f64(x: f64, n: i32) -> i32 {
+    let power = power_of_two_f64(n);
+    return select(select(0, -n, x * power < 1.0lf), n, x >= power);
 }
 
 // The next single precision number, as in the host oracle.
