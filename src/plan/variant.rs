@@ -432,7 +432,7 @@ impl<'a> MatmulProblem<'a> {
             few_rows: product
                 .rows
                 .as_const()
-                .filter(|rows| *rows <= vector::MAX_ROWS),
+                .filter(|rows| (1..=vector::MAX_ROWS).contains(rows)),
             summed: match conv {
                 Some(_) => graph.ty(b).shape.get(1..).unwrap_or_default().to_vec(),
                 None => vec![product.k_size.clone()],

@@ -76,6 +76,7 @@ pub fn products() -> Vec<(&'static str, Graph)> {
         ("half", product("f16[40, 32]", "f16[32, 36]", plain)),
         ("half, ragged", product("f16[11, 21]", "f16[21, 9]", plain)),
         ("bfloat", product("bf16[20, 40]", "bf16[40, 12]", plain)),
+        ("no rows", product("f32[0, 8]", "f32[8, 12]", plain)),
         ("a row", product("f32[1, 300]", "f32[300, 260]", plain)),
         (
             "a row by columns",
