@@ -20,7 +20,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::error::{Error, Result};
 use crate::ir::{Definition, Graph, Node, Op, Primitive, ValueId};
 use crate::kernel::capabilities::{Capabilities, StorageType};
-use crate::kernel::choice::VariantOverrides;
 use crate::kernel::layout::Layout;
 use crate::kernel::materialization::{F32StorageReason, MaterializeReason};
 use crate::op::Unfold;
@@ -29,6 +28,7 @@ use crate::plan::element::not_planned;
 use crate::plan::fuse::claim::attention::AttentionMatch;
 use crate::plan::group::{Group, Pattern};
 use crate::plan::storage::concat::{self, ConcatParts, PlannedParts};
+use crate::plan::storage::precision::StorageRequest;
 use crate::plan::storage::tile_shapes::TileShapes;
 use crate::plan::variant;
 
@@ -90,11 +90,7 @@ pub struct ValueProperties {
 }
 
 /// Decides the fusion of a graph of primitives and regions. The error lists every node that a device cannot run.
-pub fn fuse(
-    graph: &Graph,
-    capabilities: &Capabilities,
-    variant_overrides: &VariantOverrides,
-) -> Result<Fusion> {
+pub fn fuse(graph: &Graph, capabilities: &Capabilities, request: StorageRequest) -> Result<Fusion> {
     let calls = graph
         .nodes
         .iter()
@@ -106,7 +102,7 @@ pub fn fuse(
     let mut fuser = Fuser {
         graph,
         capabilities,
-        variant_overrides,
+        request,
         // One binding is reserved for the result.
         max_read_buffers: (capabilities.max_storage_buffers as usize).saturating_sub(1),
         properties: vec![ValueProperties::default(); graph.values.len()],
@@ -169,8 +165,8 @@ pub struct Fuser<'a> {
     pub graph: &'a Graph,
     /// Capabilities of the device.
     pub capabilities: &'a Capabilities,
-    /// Requested kernel variants.
-    pub variant_overrides: &'a VariantOverrides,
+    /// Requirements of the plan.
+    pub request: StorageRequest<'a>,
     /// Maximal number of buffers that a kernel can read.
     pub max_read_buffers: usize,
     /// Properties of each value.
@@ -281,7 +277,9 @@ impl Fuser<'_> {
             Some(MaterializeReason::Shared { readers, cost })
         } else if cost > MAX_EXPRESSION_COST {
             Some(MaterializeReason::TooLong { cost })
-        } else if leaves.len() > self.max_read_buffers {
+        } else if leaves.len() > self.max_read_buffers
+            || self.request.is_stored(&self.graph.value(value).name)
+        {
             Some(MaterializeReason::TooManyBuffers)
         } else {
             None

@@ -9,6 +9,7 @@
 //! slots that kernels bind (`slots`). A module of several files has a folder.
 
 mod attention;
+mod binding_overflow;
 mod check;
 mod conv;
 mod cost;
@@ -93,21 +94,24 @@ pub fn plan_with_options(
         capabilities,
         &options.variant_overrides,
     )?;
-    let (mut scalar_writes, mut paneled) = (BTreeSet::new(), PaneledWeights::new());
+    let (mut scalar_writes, mut stored, mut paneled) =
+        (BTreeSet::new(), BTreeSet::new(), PaneledWeights::new());
     let mut previous = PreviousAttempt::default();
-    // A value that cannot be stored in half-precision pairs, or a weight that would be stored twice, gets another
-    // storage in the next attempt.
+    // A value that cannot be stored in half-precision pairs, a weight that would be stored twice, or a value that is not
+    // stored although a kernel cannot bind all that it reads, gets another storage in the next attempt.
     loop {
         let request = StorageRequest {
             options,
             scalar_writes: &scalar_writes,
+            stored: &stored,
             paneled: &paneled,
             prefix: "",
         };
         let (mut builder, fusion) = build_kernels(graph, capabilities, request, previous)?;
         let newly_paneled = panels::choose_paneled(&builder, capabilities);
-        // True if all single-element writes were already known, so that only the weights stored as panels change.
-        let are_known = builder.scalar_writes.is_subset(&scalar_writes);
+        // True if only the weights stored as panels change.
+        let are_known =
+            builder.scalar_writes.is_subset(&scalar_writes) && builder.stored.is_subset(&stored);
         if are_known && newly_paneled.is_empty() {
             builder.plan.shared_weights = panels::shared_weights(&builder, &paneled);
             shape_generic::deduplicate_kernels(
@@ -125,6 +129,7 @@ pub fn plan_with_options(
             reusable: are_known.then_some((fusion, builder.group_kernels)),
         };
         scalar_writes.extend(builder.scalar_writes);
+        stored.extend(builder.stored);
         paneled.extend(newly_paneled);
     }
 }
@@ -207,7 +212,7 @@ impl Fusion {
     /// Decides which nodes are fused, and the layout and storage type of each value.
     fn of(graph: &Graph, capabilities: &Capabilities, request: StorageRequest) -> Result<Fusion> {
         check_types(graph, capabilities)?;
-        let mut fusion = fuse(graph, capabilities, &request.options.variant_overrides)?;
+        let mut fusion = fuse(graph, capabilities, request)?;
         fusion.layouts = storage::layout::assign(graph, capabilities, &fusion);
         let decisions = storage::precision::assign(graph, capabilities, &fusion, request)?;
         (fusion.storages, fusion.f32_reasons) = decisions.into_iter().unzip();
@@ -309,7 +314,8 @@ impl<'a> Planner<'a> {
         })
     }
 
-    /// Generates the kernels of a group: one, or one for each operand of a concatenation.
+    /// Generates the kernels of a group: one, or one for each operand of a concatenation. None if the next attempt stores
+    /// another value.
     fn generate_kernels(&mut self, group: &Group) -> Result<GroupKernels> {
         let single = match self.sort_kernel(group)? {
             None => self.shape_generic_kernel(group)?,
@@ -319,23 +325,27 @@ impl<'a> Planner<'a> {
             return Ok(vec![(kernel, None)]);
         }
         let label = self.label(group);
-        let lowered = self.lower_to_fit(group)?;
-        let operand_kernels = match lowered.fits() && !self.has_many_operands(group) {
-            true => None,
-            false => self.kernels_by_operand(group, &label)?,
-        };
-        match operand_kernels {
-            Some(operand_kernels) => Ok(operand_kernels),
-            None => Ok(vec![(lowered.finish(label)?, None)]),
+        let lowered = self.lower(group)?;
+        if (!lowered.fits() || self.has_many_operands(group))
+            && let Some(operand_kernels) = self.kernels_by_operand(group, &label)?
+        {
+            return Ok(operand_kernels);
         }
+        if !lowered.fits()
+            && let Some(value) = self.value_to_store(group)
+        {
+            self.builder.stored.insert(self.slot_name(value));
+            return Ok(Vec::new());
+        }
+        let lowered = match lowered.fits() || !lowered.scope.makes_checks() {
+            true => lowered,
+            false => self.lower_without_checks(group)?,
+        };
+        Ok(vec![(lowered.finish(label)?, None)])
     }
 
-    /// Lowers a group. Leaves out its checks if the device cannot bind the check flags in addition.
-    fn lower_to_fit(&mut self, group: &Group) -> Result<LoweredKernel<'a>> {
-        let lowered = self.lower(group)?;
-        if lowered.fits() || !lowered.scope.makes_checks() {
-            return Ok(lowered);
-        }
+    /// Lowers a group without its checks, for a device that cannot bind the check flags in addition.
+    fn lower_without_checks(&mut self, group: &Group) -> Result<LoweredKernel<'a>> {
         self.makes_checks = false;
         let unchecked = self.lower(group);
         self.makes_checks = true;
@@ -384,8 +394,8 @@ impl<'a> Planner<'a> {
             return Ok(());
         }
         let scalar_writes = generated.scalar_writes.iter();
-        let scalar_writes =
-            scalar_writes.map(|value| format!("{}{}", self.prefix, self.graph.value(*value).name));
+        let scalar_writes = scalar_writes.map(|value| self.slot_name(*value));
+        let scalar_writes: Vec<String> = scalar_writes.collect();
         self.builder.scalar_writes.extend(scalar_writes);
         self.count_kernel_row_reads(&generated, group, operand);
         let work = match generated.work.take() {
@@ -433,7 +443,7 @@ impl<'a> Planner<'a> {
         }
         let names = group.nodes.iter().filter_map(|node| {
             let result = self.graph.nodes.get(*node)?.results.first()?;
-            Some(format!("{}{}", self.prefix, self.graph.value(*result).name))
+            Some(self.slot_name(*result))
         });
         for name in &mut work.fused_producers {
             name.insert_str(0, &self.prefix);

@@ -38,6 +38,8 @@ pub(super) struct PlanBuilder {
     pub(super) row_reads: BTreeMap<String, usize>,
     /// Slot names of values stored in half-precision pairs of which some kernel writes single elements.
     pub(super) scalar_writes: BTreeSet<String>,
+    /// Slot names of values to store, because a kernel would otherwise read too many buffers.
+    pub(super) stored: BTreeSet<String>,
 }
 
 impl PlanBuilder {

@@ -35,9 +35,7 @@ impl Planner<'_> {
         let names = node.results.iter();
         self.flows.push(Flow {
             kind,
-            nodes: names
-                .map(|id| format!("{}{}", self.prefix, self.graph.value(*id).name))
-                .collect(),
+            nodes: names.map(|id| self.slot_name(*id)).collect(),
             place: node.place.clone(),
         });
         Ok(())

@@ -99,7 +99,7 @@ impl Planner<'_> {
                     }
                     _ => self.intermediate_kind(value)?,
                 };
-                let name = format!("{}{}", self.prefix, info.name);
+                let name = self.slot_name(value);
                 let layout = if is_copy {
                     &Layout::Linear
                 } else {
@@ -121,6 +121,11 @@ impl Planner<'_> {
             },
             None => SlotKind::Temporary { first: 0, last: 0 },
         })
+    }
+
+    /// Name of the slot of a value in its own layout.
+    pub(super) fn slot_name(&self, value: ValueId) -> String {
+        format!("{}{}", self.prefix, self.graph.value(value).name)
     }
 
     /// True for an output of the whole graph.

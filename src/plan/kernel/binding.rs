@@ -32,6 +32,11 @@ impl LoweredKernel<'_> {
         );
         let is_chunk = |binding: &&KernelBinding| matches!(binding.layout, Layout::Chunk { .. });
         let Some(chunk) = bindings.iter().find(is_chunk) else {
+            let name = |binding: &KernelBinding| self.scope.graph.value(binding.value).name.clone();
+            message += &format!(
+                ": {}",
+                bindings.iter().map(name).collect::<Vec<_>>().join(", ")
+            );
             return Error::plan(message);
         };
         let weight = self

@@ -31,6 +31,8 @@ pub struct StorageRequest<'a> {
     pub options: &'a PlanOptions,
     /// Slot names of values of which some kernel writes single elements. They are not stored in half-precision pairs.
     pub scalar_writes: &'a BTreeSet<String>,
+    /// Slot names of values that are stored because a kernel would otherwise read too many buffers.
+    pub stored: &'a BTreeSet<String>,
     /// Weights stored only as panels.
     pub paneled: &'a PaneledWeights,
     /// Prefix of the slot names of the graph's values.
@@ -38,6 +40,11 @@ pub struct StorageRequest<'a> {
 }
 
 impl<'a> StorageRequest<'a> {
+    /// Returns whether a value of this name is stored because a kernel would otherwise read too many buffers.
+    pub fn is_stored(&self, name: &str) -> bool {
+        self.stored.contains(&format!("{}{name}", self.prefix))
+    }
+
     /// Requirements for a nested graph.
     pub fn within(self, prefix: &'a str) -> StorageRequest<'a> {
         StorageRequest { prefix, ..self }

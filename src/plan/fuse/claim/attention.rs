@@ -53,8 +53,9 @@ impl Fuser<'_> {
     /// Matches attention that ends with a product and whose sizes suit an attention kernel.
     fn attention(&self, anchor: usize) -> Option<AttentionMatch> {
         let matched = AttentionMatcher::of(self.graph, anchor)?;
-        let is_requested =
-            |node: usize| variant::is_requested(self.graph, node, self.variant_overrides);
+        let is_requested = |node: usize| {
+            variant::is_requested(self.graph, node, &self.request.options.variant_overrides)
+        };
         let is_inside = |node: &usize| self.is_read_only_inside(*node, anchor, &matched.nodes);
         let is_self_contained = matched.nodes.iter().all(is_inside);
         let has_no_override = !is_requested(anchor) && !is_requested(matched.attention.scores);
