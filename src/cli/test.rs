@@ -3,6 +3,7 @@
 //! Cases run in worker processes, so that a case that crashes or hangs fails alone. A worker reads the number of a case from
 //! its standard input and answers with a line of JSON.
 
+mod platform;
 mod worker;
 
 use std::collections::BTreeSet;
@@ -24,10 +25,11 @@ use crate::cases::{self, CaseArchive, CaseRef};
 use crate::compare::{Difference, compare};
 use crate::error::{Error, Result, panic_message};
 use crate::file_kind::FileKind;
-use crate::gpu::{DeviceChoice, DeviceOptions, FeatureLevel, TranslatedKernel};
+use crate::gpu::{DeviceChoice, DeviceOptions, TranslatedKernel};
 use crate::item::Item;
 use crate::{CompileOptions, Device, Model};
 
+use platform::PlatformArgs;
 use worker::Worker;
 
 /// Replay recorded cases and count how many agree with PyTorch.
@@ -60,9 +62,8 @@ pub(super) struct TestCommand {
     /// Write the kernels of --translate into a folder: HASH.wgsl, .spv, .hlsl and .msl.
     #[arg(long, value_name = "FOLDER", requires = "translate")]
     kernels: Option<PathBuf>,
-    /// Open the device with WebGPU's default limits and without optional features.
-    #[arg(long)]
-    portable: bool,
+    #[command(flatten)]
+    platform: PlatformArgs,
     #[arg(long, hide = true)]
     worker: bool,
 }
@@ -197,13 +198,9 @@ impl TestCommand {
     fn open_device(&self) -> Result<Device> {
         let Ok(choice) = self.device.name.parse::<DeviceChoice>();
         let device = Device::with_options(DeviceOptions {
-            feature_level: match self.portable {
-                true => FeatureLevel::Portable,
-                false => FeatureLevel::Full,
-            },
             translate: self.translate,
             kernels: self.kernels.clone(),
-            ..choice.into()
+            ..self.platform.device_options(choice)?
         })?;
         match device {
             Device::Host if self.translate => Err(Error::usage(

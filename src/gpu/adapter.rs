@@ -124,6 +124,14 @@ pub fn portable() -> Capabilities {
     capabilities(Features::empty(), &Limits::defaults(), &info)
 }
 
+/// The description of a GPU with the features of this adapter.
+pub(super) fn as_gpu(info: &AdapterInfo) -> AdapterInfo {
+    AdapterInfo {
+        device_type: DeviceType::DiscreteGpu,
+        ..info.clone()
+    }
+}
+
 /// Capabilities of a device with these features and limits.
 pub(super) fn capabilities(
     features: Features,
@@ -140,7 +148,7 @@ pub(super) fn capabilities(
     let subgroups = features.contains(Features::SUBGROUP);
     let textures = texture_limits(features, limits);
     let is_fixed = subgroups && info.subgroup_min_size == info.subgroup_max_size;
-    let has_aliasing = textures.bindings > 0 && aliased::is_expected(info);
+    let has_aliasing = software && textures.bindings > 0 && aliased::is_expected(info);
     let alignment = u64::from(limits.min_storage_buffer_offset_alignment);
     Capabilities {
         max_binding_size: limits

@@ -222,7 +222,7 @@ fn copy_plan() -> Plan {
         plan.slots.push(slot("x", &elements, first, first + 1));
         plan.slots.push(slot("y", &elements, first + 1, first + 1));
         let vectors = Dim::from((bytes / 16) as i64);
-        let workgroups = Workgroups::Linear(vectors.ceil_div(&Dim::from(256i64)));
+        let workgroups = Workgroups::Linear(vectors.ceil_div(&Dim::from(64i64)));
         for (kernel, bindings) in [(0, &[from][..]), (1, &[from, from + 1])] {
             let sizes = vec![vectors.clone()];
             plan.steps

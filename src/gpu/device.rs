@@ -17,6 +17,7 @@ use crate::kernel::capabilities::{Capabilities, CooperativeMatrix};
 
 use super::adapter::{self, AdapterKind, DeviceChoice};
 use super::error_scope::lock;
+use super::lower_limits::LowerLimits;
 use super::pipeline::Pipelines;
 #[cfg(feature = "translate")]
 use super::translate::{TranslatedKernel, Translator};
@@ -42,6 +43,10 @@ pub struct DeviceOptions {
     pub choice: DeviceChoice,
     /// Features and limits to enable.
     pub feature_level: FeatureLevel,
+    /// Limits below those of the feature level.
+    pub lower_limits: LowerLimits,
+    /// Plans the kernels of GPUs on a software rasteriser, too, to test them there.
+    pub gpu_kernels: bool,
     /// Enables wgpu's experimental features where the adapter has them: cooperative matrices. Results computed with
     /// them have been tested on no device. By default enabled if `ONIONSKIN_EXPERIMENTS` is 1.
     pub experiments: bool,
@@ -62,6 +67,8 @@ impl Default for DeviceOptions {
         DeviceOptions {
             choice: DeviceChoice::Auto,
             feature_level: FeatureLevel::Full,
+            lower_limits: LowerLimits::default(),
+            gpu_kernels: false,
             experiments: std::env::var("ONIONSKIN_EXPERIMENTS").is_ok_and(|value| value == "1"),
             cache: std::env::var_os("ONIONSKIN_CACHE")
                 .filter(|path| !path.is_empty())
@@ -135,6 +142,7 @@ impl GpuDevice {
             ),
             FeatureLevel::Portable => (Features::empty(), Limits::defaults()),
         };
+        let limits = options.lower_limits.lower(limits);
         let experiments = adapter.features() & Features::EXPERIMENTAL_COOPERATIVE_MATRIX;
         let (features, experimental_features, matrices) = if options.experiments
             && options.feature_level == FeatureLevel::Full
@@ -202,12 +210,11 @@ impl GpuDevice {
         let none = wgpu::ExperimentalFeatures::disabled();
         let features = self.inner.features - Features::EXPERIMENTAL_COOPERATIVE_MATRIX;
         let opened = request_device(&origin.adapter, features, self.inner.limits.clone(), none)?;
-        Ok(GpuDevice::new(
-            opened,
-            None,
-            options_without_cache(),
-            Vec::new(),
-        ))
+        let options = DeviceOptions {
+            gpu_kernels: origin.options.gpu_kernels,
+            ..options_without_cache()
+        };
+        Ok(GpuDevice::new(opened, None, options, Vec::new()))
     }
 
     /// Uses an application's own wgpu device, with the features and limits that it was opened with.
@@ -225,7 +232,11 @@ impl GpuDevice {
         matrices: Vec<CooperativeMatrix>,
     ) -> GpuDevice {
         let (info, limits, features) = (raw.adapter_info(), raw.limits(), raw.features());
-        let adapter_capabilities = adapter::capabilities(features, &limits, &info);
+        let planned = match options.gpu_kernels {
+            true => adapter::as_gpu(&info),
+            false => info.clone(),
+        };
+        let adapter_capabilities = adapter::capabilities(features, &limits, &planned);
         let capabilities = Capabilities {
             cooperative_matrices: matrices,
             buffer_aliasing: adapter_capabilities.buffer_aliasing && aliased::is_supported(&raw),

@@ -35,6 +35,7 @@ mod convert;
 mod device;
 mod error_scope;
 mod execute;
+mod lower_limits;
 mod memory;
 mod pack;
 mod parallel;
@@ -64,6 +65,7 @@ pub use adapter::{AdapterKind, AdapterReport, DeviceChoice, adapters, check_choi
 pub use ceiling::{Ceilings, CopyRate};
 pub use device::{DeviceOptions, FeatureLevel, GpuDevice};
 pub use execute::{DeviceTensor, Run, RunInput};
+pub use lower_limits::LowerLimits;
 pub use profile::{Clock, Profile, Readback, Span, SpanKind, StepTime};
 pub use program::{Keep, Program, ProgramOptions, Progress};
 pub use selftest::SelfTest;

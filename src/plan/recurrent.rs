@@ -13,6 +13,7 @@ use self::weight::RecurrentWeight;
 use crate::dim::Dim;
 use crate::error::{Error, Result};
 use crate::ir::{Node, ValueId};
+use crate::kernel::capabilities::Capabilities;
 use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, WgslType};
 use crate::kernel::index::{self, Index};
@@ -35,6 +36,15 @@ const MAX_ROWS: usize = 4;
 const THREADS: usize = 2;
 /// Most invocations of a workgroup on a GPU.
 const MAX_INVOCATIONS: usize = 128;
+
+/// The largest power of two of invocations that fits [`MAX_INVOCATIONS`] and the device.
+fn most_invocations(capabilities: &Capabilities) -> usize {
+    let most = MAX_INVOCATIONS.min(capabilities.max_invocations as usize);
+    (VEC4_LEN..=most)
+        .rev()
+        .find(|count| count.is_power_of_two())
+        .unwrap_or(VEC4_LEN)
+}
 
 /// Lowers a recurrent layer.
 pub fn lower<'a>(
@@ -112,7 +122,7 @@ impl LayerKernel {
             None => units
                 .div_ceil(VEC4_LEN)
                 .next_power_of_two()
-                .clamp(VEC4_LEN, MAX_INVOCATIONS),
+                .clamp(VEC4_LEN, most_invocations(scope.capabilities)),
         };
         let cell = recurrent.cell;
         let rows = batch_rows(scope, [directions, units], batch, cell);

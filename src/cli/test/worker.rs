@@ -35,7 +35,8 @@ impl Worker {
             .arg("test")
             .arg("--worker")
             .args(test.file.command_line_options())
-            .args(test.device.command_line_options());
+            .args(test.device.command_line_options())
+            .args(test.platform.command_line_options());
         if test.against == Against::Libtorch {
             command.args(["--against", "libtorch"]);
         }
@@ -44,9 +45,6 @@ impl Worker {
         }
         if let Some(folder) = &test.kernels {
             command.arg("--kernels").arg(folder);
-        }
-        if test.portable {
-            command.arg("--portable");
         }
         if let Some(pattern) = &test.only {
             command.arg(format!("--only={pattern}"));
