@@ -54,7 +54,7 @@ pub fn device(reach: FeatureLevel) -> Option<GpuDevice> {
         experiments: false,
         cache: None,
         translate: true,
-        kernels: None,
+        ..DeviceOptions::default()
     };
     match GpuDevice::open(options) {
         Ok(device) => Some(device),
