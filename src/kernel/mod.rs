@@ -2,6 +2,7 @@
 
 pub mod capabilities;
 pub mod choice;
+pub mod dialect;
 pub mod emit;
 pub mod expr;
 pub mod host;

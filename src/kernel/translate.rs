@@ -62,7 +62,10 @@ fn to_spirv(module: &Module, info: &ModuleInfo) -> Result<Vec<u32>> {
 }
 
 fn to_hlsl(module: &Module, info: &ModuleInfo) -> Result<String> {
-    check_bit_casts(module, info)?;
+    if casts_bits_of_doubles(module, info) {
+        let reason = "it casts the bits of a number in double precision";
+        return Err(translation_error("HLSL", reason));
+    }
     let options = hlsl::Options {
         shader_model: hlsl::ShaderModel::V6_2,
         special_constants_binding: Some(hlsl::BindTarget::default()),
@@ -75,26 +78,23 @@ fn to_hlsl(module: &Module, info: &ModuleInfo) -> Result<String> {
     Ok(text)
 }
 
-/// Fails for bit casts between 64-bit floats and integers: naga's HLSL converts the number instead (naga 30).
-fn check_bit_casts(module: &Module, info: &ModuleInfo) -> Result<()> {
+/// True if a module casts bits between 64-bit floats and integers. naga's HLSL converts the number instead (naga 30).
+fn casts_bits_of_doubles(module: &Module, info: &ModuleInfo) -> bool {
     let functions = module.functions.iter();
     let functions = functions.map(|(handle, function)| (function, &info[handle]));
     let entry_points = module.entry_points.iter().enumerate();
     let entry_points =
         entry_points.map(|(index, entry)| (&entry.function, info.get_entry_point(index)));
-    match functions
+    functions
         .chain(entry_points)
-        .any(|(function, info)| casts_bits_of_doubles(module, function, info))
-    {
-        true => Err(translation_error(
-            "HLSL",
-            "it casts the bits of a number in double precision",
-        )),
-        false => Ok(()),
-    }
+        .any(|(function, info)| function_casts_bits_of_doubles(module, function, info))
 }
 
-fn casts_bits_of_doubles(module: &Module, function: &Function, info: &FunctionInfo) -> bool {
+fn function_casts_bits_of_doubles(
+    module: &Module,
+    function: &Function,
+    info: &FunctionInfo,
+) -> bool {
     let expressions = function.expressions.iter();
     let mut casts = expressions.filter_map(|(_, expression)| match expression {
         Expression::As {

@@ -6,12 +6,13 @@ use super::Planner;
 use crate::dim::Dim;
 use crate::error::{Error, Result};
 use crate::ir::{Definition, Graph, Node, Op, Primitive, ValueId};
+use crate::kernel::dialect::enable_directives;
 use crate::kernel::emit::BindingDecl;
 use crate::kernel::plan::{Flow, FlowKind, Kernel, SlotId, Workgroups};
 use crate::kernel::shader;
 use crate::op::{Custom, Shader};
 use crate::plan::group::Group;
-use crate::plan::kernel::{GeneratedKernel, declarations, enable_directives};
+use crate::plan::kernel::{GeneratedKernel, declarations};
 
 /// Operands and results of host functions.
 pub fn host_values(graph: &Graph) -> HashSet<ValueId> {

@@ -157,23 +157,6 @@ impl<'a> LoweredKernel<'a> {
     }
 }
 
-/// Enable directives that a kernel's source needs.
-pub fn enable_directives(text: &str) -> String {
-    let extensions = [
-        ("f16", text.contains("<f16")),
-        ("wgpu_cooperative_matrix", text.contains("coop_mat")),
-    ];
-    let directives = extensions.iter().filter(|(_, is_used)| *is_used);
-    let directives: String = directives
-        .map(|(name, _)| format!("enable {name};\n"))
-        .collect();
-    if directives.is_empty() {
-        directives
-    } else {
-        directives + "\n"
-    }
-}
-
 /// Index of the invocation in `0..count`, and a statement that ends surplus invocations: those of the last workgroup
 /// with larger indices.
 pub fn invocation(scope: &mut KernelScope, count: &Dim) -> (Index, Statement) {

@@ -2,11 +2,12 @@
 
 use crate::dim::Dim;
 use crate::kernel::capabilities::SizesSpace;
+use crate::kernel::dialect::enable_directives;
 use crate::kernel::emit::{BindingDecl, Emitter, Statement};
 use crate::kernel::expr::{Expr, ExprPool, WgslType};
 use crate::kernel::plan::Kernel;
 use crate::kernel::shader;
-use crate::plan::kernel::{declarations, enable_directives};
+use crate::plan::kernel::declarations;
 
 /// Description from which a kernel's source is generated.
 pub struct KernelSource {
