@@ -77,6 +77,9 @@ pub struct ProgramOptions {
     pub packed: Option<Arc<dyn PackedWeights>>,
     /// Number of distinct size combinations for which bind groups and sizes are cached.
     pub cached_sizes: usize,
+    /// Gives memory that only compilation needs back to the system once the program is made: free heap, and pages of the
+    /// driver's compiler. Without it, programs that are made one after the other are made faster.
+    pub release_memory: bool,
 }
 
 impl Default for ProgramOptions {
@@ -87,6 +90,7 @@ impl Default for ProgramOptions {
             shared: SharedWeights::default(),
             packed: None,
             cached_sizes: 8,
+            release_memory: true,
         }
     }
 }
@@ -97,6 +101,7 @@ impl fmt::Debug for ProgramOptions {
             .field("keep", &self.keep)
             .field("shared", &self.shared)
             .field("cached_sizes", &self.cached_sizes)
+            .field("release_memory", &self.release_memory)
             .finish_non_exhaustive()
     }
 }
@@ -310,11 +315,13 @@ fn prepare(
         let failed = |_| Err(Error::device("the driver failed while compiling kernels"));
         (compile.join().unwrap_or_else(failed), weights)
     });
-    // The driver's compiler and the staged weights have freed much heap memory.
-    trusted::trim_heap();
+    if options.release_memory {
+        // The driver's compiler and the staged weights have freed much heap memory.
+        trusted::trim_heap();
+    }
     device.check_alive()?;
     let (pipelines, created) = pipelines?;
-    if created > 0 && device.compiles_at_first_dispatch() {
+    if options.release_memory && created > 0 && device.compiles_at_first_dispatch() {
         trusted::release_executable_pages();
     }
     add(&counters.pipelines, created as u64);
