@@ -104,6 +104,16 @@ pub fn check_choice(choice: &DeviceChoice) -> Result<()> {
     }
 }
 
+/// Index of the adapter that a choice opens.
+///
+/// # Errors
+/// No adapter fits the choice; the message lists the adapters.
+pub fn adapter_index(choice: &DeviceChoice) -> Result<usize> {
+    let adapters = enumerate_adapters();
+    let index = select_index(choice, &adapters);
+    index.ok_or_else(|| no_match_error(choice, &adapters))
+}
+
 /// Optional features that are enabled where an adapter has them.
 pub(super) fn optional_features() -> Features {
     Features::SHADER_F16
@@ -232,7 +242,7 @@ pub(super) fn driver(info: &AdapterInfo) -> String {
 }
 
 /// All adapters of the backends that Onionskin supports.
-fn enumerate_adapters() -> Vec<Adapter> {
+pub(super) fn enumerate_adapters() -> Vec<Adapter> {
     let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle_from_env();
     // Validation layers are enabled by environment variables only, not by every debug build of an application.
     descriptor.flags = wgpu::InstanceFlags::empty().with_env();
@@ -242,7 +252,7 @@ fn enumerate_adapters() -> Vec<Adapter> {
 }
 
 /// Report on the adapter at an index.
-fn report(index: usize, adapter: &Adapter) -> AdapterReport {
+pub(super) fn report(index: usize, adapter: &Adapter) -> AdapterReport {
     let info = adapter.get_info();
     let enabled = adapter.features() & optional_features();
     AdapterReport {

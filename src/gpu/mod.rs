@@ -27,6 +27,7 @@
 //! - A device error is an [`Error`](crate::error::Error) of kind `Device`, never a panic.
 
 mod adapter;
+mod adapter_details;
 mod arena;
 mod capture;
 mod ceiling;
@@ -52,6 +53,7 @@ mod sizing;
 mod staging;
 mod statistics;
 mod suballocator;
+mod subgroup_probe;
 mod transfer;
 #[cfg(feature = "translate")]
 mod translate;
@@ -61,7 +63,10 @@ mod vector_width;
 mod warm_up;
 mod weights;
 
-pub use adapter::{AdapterKind, AdapterReport, DeviceChoice, adapters, check_choice, portable};
+pub use adapter::{
+    AdapterKind, AdapterReport, DeviceChoice, adapter_index, adapters, check_choice, portable,
+};
+pub use adapter_details::{AdapterDetails, LimitShortfall, adapter_details};
 pub use ceiling::{Ceilings, CopyRate};
 pub use device::{DeviceOptions, FeatureLevel, GpuDevice};
 pub use execute::{DeviceTensor, Run, RunInput};
@@ -72,6 +77,7 @@ pub use selftest::SelfTest;
 pub use silence::silence_mesa;
 pub use sizing::{Footprint, MemoryMap, SlotAllocation};
 pub use statistics::Statistics;
+pub use subgroup_probe::SubgroupSizes;
 #[cfg(feature = "translate")]
 pub use translate::TranslatedKernel;
 pub use vector_width::{VectorWidth, widen_vectors};
