@@ -74,6 +74,7 @@
 //! | pictures of graphs | [`view`] |
 //! | kernels on a device | [`gpu`] |
 //! | the API and the command line | [`model`], `cli` |
+//! | examination of devices | [`doctor`] |
 //! | files of tensors, recorded cases, comparison | [`file_kind`] [`tensor_file`] [`cases`] [`compare`] [`item`] [`digest`] |
 //!
 //! # Invariants
@@ -106,6 +107,7 @@ pub mod archive;
 pub mod budget;
 pub mod compare;
 pub mod dim;
+pub mod doctor;
 #[cfg(doctest)]
 mod documents;
 pub mod dtype;

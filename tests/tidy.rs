@@ -46,6 +46,7 @@ const ORDER: &[&[&str]] = &[
     &["gpu"],
     &["model"],
     &["prelude"],
+    &["doctor"],
     &["cli"],
     &["main"],
     &["documents"],

@@ -9,6 +9,7 @@ mod check;
 mod compare;
 mod demo;
 mod devices;
+mod doctor;
 mod explain;
 mod import;
 mod inputs;
@@ -67,6 +68,7 @@ enum Command {
     Profile(profile::ProfileCommand),
     Tune(tune::TuneCommand),
     Devices(devices::DevicesCommand),
+    Doctor(doctor::DoctorCommand),
     Ops(ops::OpsCommand),
     Demo(demo::DemoCommand),
 }
@@ -88,12 +90,14 @@ impl Command {
             Command::Profile(command) => command.run(),
             Command::Tune(command) => command.run(),
             Command::Devices(command) => command.run(vectors),
+            Command::Doctor(command) => command.run(),
             Command::Ops(command) => command.run(),
             Command::Demo(command) => command.run(),
         }
     }
 
-    /// The limits of a command that imports or runs models. Each case of `test` has a time limit of its own.
+    /// The limits of a command that imports or runs models. Each case of `test` and each check of
+    /// `doctor` has a time limit of its own.
     fn limits(&self) -> Option<&RunLimitOptions> {
         match self {
             Command::Import(command) => Some(&command.limits),
@@ -110,6 +114,7 @@ impl Command {
             Command::Test(_)
             | Command::Explain(_)
             | Command::Devices(_)
+            | Command::Doctor(_)
             | Command::Ops(_)
             | Command::Demo(_) => None,
         }
@@ -179,7 +184,7 @@ mod tests {
     }
 
     /// Commands that read no model or tensors: a new command is either here, or has the options for files.
-    const WITHOUT_FILES: [&str; 4] = ["explain", "devices", "ops", "demo"];
+    const WITHOUT_FILES: [&str; 5] = ["explain", "devices", "doctor", "ops", "demo"];
 
     #[test]
     fn commands_that_read_files_have_limits() {
@@ -188,8 +193,11 @@ mod tests {
             let options: Vec<&str> = command.get_arguments().filter_map(Arg::get_long).collect();
             let reads_files = !WITHOUT_FILES.contains(&command.get_name());
             for option in ["limit", "mmap", "timeout"] {
+                // Each check of `doctor` has a time limit.
+                let is_wanted =
+                    reads_files || (command.get_name() == "doctor" && option == "timeout");
                 let has_option = options.contains(&option);
-                assert_eq!(has_option, reads_files, "{} --{option}", command.get_name());
+                assert_eq!(has_option, is_wanted, "{} --{option}", command.get_name());
             }
         }
     }

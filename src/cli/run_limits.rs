@@ -76,7 +76,7 @@ fn parse_bytes(text: &str) -> Result<u64, String> {
 }
 
 /// Parses a number of seconds above zero.
-fn parse_seconds(text: &str) -> Result<Duration, String> {
+pub(super) fn parse_seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.parse::<f64>().ok().filter(|seconds| *seconds > 0.0);
     let duration = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     duration.ok_or_else(|| "a number of seconds above zero is expected, such as 2.5".into())
