@@ -15,13 +15,14 @@ use crate::tensor::Tensor;
 use super::check::validate;
 use super::device::GpuDevice;
 use super::error_scope::lock;
-use super::execute::{Run, RunInput, input_mismatch};
+use super::execute::{Run, RunInput};
 use super::memory::SlotMemory;
 use super::pipeline::Pipeline;
 use super::run_context::RunContext;
 use super::sizing::{Footprint, PlacementRules, evaluate};
 use super::statistics::{Counters, Statistics, add};
 use super::trusted;
+use super::upload::input_mismatch;
 use super::warm_up::warm_up;
 use super::weights::{
     CacheableWeight, PackedWeights, SharedWeights, TensorMap, WeightSource, packable_weights,

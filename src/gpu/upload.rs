@@ -1,12 +1,14 @@
-//! Uploads the inputs of a run: the host writes host tensors, and the device copies device tensors.
+//! Checks and uploads the inputs of a run: the host writes host tensors, and the device copies device tensors.
 
 use std::ops::Range;
 
 use wgpu::{CommandEncoder, MapMode};
 
-use crate::error::{ErrorContext, Result};
+use crate::error::{Error, ErrorContext, Result};
+use crate::kernel::capabilities::StorageType;
 use crate::kernel::layout::Layout;
 use crate::kernel::plan::{Slot, SlotId};
+use crate::shape::TensorType;
 use crate::tensor::Tensor;
 
 use super::convert;
@@ -15,6 +17,61 @@ use super::program::ProgramInner;
 use super::run_context::{HostAccess, RunBinding, RunContext};
 use super::statistics::add;
 use super::transfer::PendingMapping;
+
+/// Checks inputs against the plan's input slots: their number, element types, sizes and storage types. The error lists
+/// every mismatch.
+pub(super) fn check_inputs(
+    program: &ProgramInner,
+    binding: &RunBinding,
+    inputs: &[RunInput],
+) -> Result<()> {
+    if inputs.len() != program.plan.inputs.len() {
+        return Err(Error::input(format!(
+            "{} inputs given; the program expects {}",
+            inputs.len(),
+            program.plan.inputs.len()
+        )));
+    }
+    let mut errors = Vec::new();
+    for (input, slot) in inputs.iter().zip(&program.plan.inputs) {
+        let Some(slot) = slot else { continue };
+        let (info, shape) = (&program.plan.slots[slot.0], &binding.sizing.shapes[slot.0]);
+        let has_same_storage = match input {
+            RunInput::Host(_) => true,
+            RunInput::Device(tensor) => tensor.storage == info.storage,
+        };
+        if input.dtype() != info.dtype || input.shape() != shape.as_slice() || !has_same_storage {
+            let error = input_mismatch(input, info);
+            errors.push(if info.shape.iter().all(|dim| dim.as_const().is_some()) {
+                error
+            } else {
+                error.help(format!(
+                    "the sizes of the inputs make it {}{shape:?}",
+                    info.dtype
+                ))
+            });
+        }
+    }
+    Error::all(errors).map_or(Ok(()), Err)
+}
+
+/// The error of an input that does not match its slot.
+pub(super) fn input_mismatch(input: &RunInput, slot: &Slot) -> Error {
+    let expected = TensorType {
+        dtype: slot.dtype,
+        shape: slot.shape.clone(),
+    };
+    let found = TensorType::new(input.dtype(), input.shape().iter().copied());
+    let storage = |storage: StorageType| format!(" stored as {}", storage);
+    let (found_as, expected_as) = match input {
+        RunInput::Host(_) => (String::new(), String::new()),
+        RunInput::Device(tensor) => (storage(tensor.storage), storage(slot.storage)),
+    };
+    Error::input(format!(
+        "input {} is {found}{found_as}; the program expects {expected}{expected_as}",
+        slot.name
+    ))
+}
 
 /// Writes the inputs that are on the host to memory that the device reads.
 pub(super) fn write_inputs(
