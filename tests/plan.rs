@@ -424,6 +424,38 @@ fn every_step_lists_its_writes() {
     }
 }
 
+/// WebGPU forbids it, though native drivers permit it.
+#[test]
+fn no_step_binds_a_slot_twice_that_it_may_write() {
+    let vectors_and_elements = samples::graph(&["f32[4, 8]", "i32[8]"], |_, x| {
+        let made = x[0].softmax(-1);
+        let picked = made.index_select(1, x[1]);
+        vec![made * 2.0 - picked]
+    });
+    let name = "vectors and elements of one value";
+    let mut merged = plan(name, &vectors_and_elements).kernels.into_iter();
+    assert!(
+        merged.any(|kernel| kernel.wgsl.contains(" % 4u]")),
+        "{name}"
+    );
+
+    for (name, graph) in [samples::all(), vec![(name, vectors_and_elements)]].concat() {
+        for device in [capabilities(), onionskin::gpu::portable()] {
+            let Ok(plan) = plan::plan(&graph, &device) else {
+                continue;
+            };
+            for step in &plan.steps {
+                let accesses = &plan.kernels[step.kernel].bindings;
+                for (index, slot) in step.bindings.iter().enumerate() {
+                    let is_again = step.bindings[..index].contains(slot);
+                    let is_fixed = accesses[index] == Access::Read;
+                    assert!(is_fixed || !is_again, "{name}: {:?}", step.nodes);
+                }
+            }
+        }
+    }
+}
+
 /// Where the device supports it, kernels read inputs and temporaries as textures, but not weights, parts of other slots or
 /// slots that they write.
 #[test]

@@ -26,6 +26,8 @@ pub struct BindingDecl {
     pub element: WgslType,
     /// Access mode.
     pub access: Access,
+    /// Index of the binding of vectors whose components are the elements. The buffer is then bound as vectors only.
+    pub vectors: Option<usize>,
 }
 
 impl BindingDecl {
@@ -37,6 +39,18 @@ impl BindingDecl {
             (_, WgslType::U32x2) => format!("four_of_pairs({name}[{index}])"),
             (_, WgslType::F16x4) => format!("vec4<f32>({name}[{index}])"),
             _ => format!("{name}[{index}]"),
+        }
+    }
+
+    /// Source that loads a component of a vector, given the index of the component among those of all vectors.
+    fn component(&self, index: &str) -> String {
+        let (name, count) = (
+            &self.name,
+            self.element.components().map_or(1, |(_, count)| count),
+        );
+        match index.contains(' ') {
+            true => format!("{name}[({index}) / {count}u][({index}) % {count}u]"),
+            false => format!("{name}[{index} / {count}u][{index} % {count}u]"),
         }
     }
 
@@ -403,7 +417,11 @@ impl<'a> Emitter<'a> {
             ExprNode::Size(dim) => ExprSource::atom(self.size(dim)),
             ExprNode::Load { buffer, index } => {
                 let index = self.source(*index).wgsl;
-                ExprSource::atom(self.buffers[*buffer].load(&index))
+                let buffer = &self.buffers[*buffer];
+                ExprSource::atom(match buffer.vectors {
+                    Some(vectors) => self.buffers[vectors].component(&index),
+                    None => buffer.load(&index),
+                })
             }
             ExprNode::TextureLoad { texture, at } => {
                 let [x, y, layer] = at.map(|expr| self.source(expr).wgsl);

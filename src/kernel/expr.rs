@@ -64,6 +64,18 @@ impl WgslType {
         }
     }
 
+    /// Type and number of the components of a vector; `None` for scalars, and for vectors that WebGPU does not store.
+    pub fn components(self) -> Option<(WgslType, usize)> {
+        match self {
+            WgslType::U32x2 => Some((WgslType::U32, 2)),
+            WgslType::U32x4 => Some((WgslType::U32, 4)),
+            WgslType::I32x4 => Some((WgslType::I32, 4)),
+            WgslType::F16x4 => Some((WgslType::F16, 4)),
+            WgslType::F32x4 => Some((WgslType::F32, 4)),
+            _ => None,
+        }
+    }
+
     /// Number of elements in a value of this type.
     pub fn width(self) -> usize {
         match self {

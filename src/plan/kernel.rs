@@ -127,6 +127,7 @@ impl<'a> LoweredKernel<'a> {
     pub fn finish(mut self, label: String) -> Result<GeneratedKernel> {
         let label = self.title.map_or(label, String::from);
         self.bind_textures()?;
+        self.merge_bindings();
         if !self.fits() {
             return Err(self.too_many_bindings(&label));
         }
@@ -143,11 +144,13 @@ impl<'a> LoweredKernel<'a> {
         };
         let (kernel, sizes) = source.kernel();
         source.sizes.clone_from(&sizes);
+        let mut bindings = self.scope.buffers;
+        bindings.retain(|binding| binding.buffer.vectors.is_none());
         Ok(GeneratedKernel {
             kernel,
             sizes,
             workgroups: self.workgroups,
-            bindings: self.scope.buffers,
+            bindings,
             choice: self.choice,
             work: self.work,
             scalar_writes: self.scope.scalar_writes,

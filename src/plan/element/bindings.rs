@@ -111,6 +111,7 @@ impl KernelScope<'_> {
             name: unique(&mut self.names, preferred_name),
             element,
             access,
+            vectors: None,
         };
         self.buffers.push(KernelBinding {
             value,

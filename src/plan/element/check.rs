@@ -109,6 +109,7 @@ impl<'a> KernelScope<'a> {
                     name: CHECK_FLAGS.to_string(),
                     element: WgslType::U32,
                     access: Access::CheckFlags,
+                    vectors: None,
                 },
             });
         }

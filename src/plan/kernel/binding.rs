@@ -13,15 +13,21 @@ use crate::plan::kernel::LoweredKernel;
 impl LoweredKernel<'_> {
     /// True if the device can bind all buffers and textures.
     pub fn fits(&self) -> bool {
-        let (bindings, capabilities) = (&self.scope.buffers, self.scope.capabilities);
-        let textures = self.texture_count();
-        bindings.len() - textures <= capabilities.max_storage_buffers as usize
+        let (textures, capabilities) = (self.texture_count(), self.scope.capabilities);
+        self.bound().count() - textures <= capabilities.max_storage_buffers as usize
             && textures <= capabilities.textures.bindings as usize
+    }
+
+    /// The buffers and textures that are bound: not those whose elements are read as components of others.
+    fn bound(&self) -> impl Iterator<Item = &KernelBinding> {
+        let buffers = self.scope.buffers.iter();
+        buffers.filter(|binding| binding.buffer.vectors.is_none())
     }
 
     /// Error for more buffers and textures than the device can bind.
     pub(super) fn too_many_bindings(&self, label: &str) -> Error {
-        let (bindings, capabilities) = (&self.scope.buffers, self.scope.capabilities);
+        let capabilities = self.scope.capabilities;
+        let bindings: Vec<&KernelBinding> = self.bound().collect();
         let (textures, limit) = (
             capabilities.textures.bindings,
             capabilities.max_storage_buffers,
@@ -30,9 +36,10 @@ impl LoweredKernel<'_> {
             "{label} needs {} buffers and textures, the device binds {limit} and {textures}",
             bindings.len()
         );
-        let is_chunk = |binding: &&KernelBinding| matches!(binding.layout, Layout::Chunk { .. });
+        let is_chunk = |binding: &&&KernelBinding| matches!(binding.layout, Layout::Chunk { .. });
         let Some(chunk) = bindings.iter().find(is_chunk) else {
-            let name = |binding: &KernelBinding| self.scope.graph.value(binding.value).name.clone();
+            let name =
+                |binding: &&KernelBinding| self.scope.graph.value(binding.value).name.clone();
             message += &format!(
                 ": {}",
                 bindings.iter().map(name).collect::<Vec<_>>().join(", ")
@@ -73,6 +80,31 @@ impl LoweredKernel<'_> {
         Ok(())
     }
 
+    /// Reads single elements of a buffer from the binding of its vectors if there is one. WebGPU forbids to bind bytes twice
+    /// if one of the bindings may write.
+    pub(super) fn merge_bindings(&mut self) {
+        let written = stored_buffers(&self.statements);
+        for index in 0..self.scope.buffers.len() {
+            if !written.contains(&index) {
+                self.scope.buffers[index].buffer.vectors = self.vectors_of(index);
+            }
+        }
+    }
+
+    /// Index of the binding of vectors whose components are the elements of a binding.
+    fn vectors_of(&self, index: usize) -> Option<usize> {
+        let elements = &self.scope.buffers[index];
+        let key = |binding: &KernelBinding| (binding.value, binding.is_copy, binding.buffer.access);
+        let contains = |vectors: &KernelBinding| {
+            let components = vectors.buffer.element.components();
+            key(vectors) == key(elements)
+                && vectors.buffer.access == Access::ReadWrite
+                && vectors.layout == elements.layout
+                && components.is_some_and(|(ty, _)| ty == elements.buffer.element)
+        };
+        self.scope.buffers.iter().position(contains)
+    }
+
     /// Texel format in which a buffer of vectors can be read as a texture; `None` for others.
     fn texture_texel(&self, index: usize) -> Result<Option<Texel>> {
         let binding = &self.scope.buffers[index];
@@ -111,7 +143,8 @@ fn stored_buffers(statements: &[Statement]) -> BTreeSet<usize> {
 /// sizes, which are packed in vec4s, and `sizes_in` their address space.
 pub fn declarations(buffers: &[BindingDecl], sizes: usize, sizes_in: SizesSpace) -> String {
     let mut text = String::new();
-    for (place, buffer) in buffers.iter().enumerate() {
+    let bound = || buffers.iter().filter(|buffer| buffer.vectors.is_none());
+    for (place, buffer) in bound().enumerate() {
         let (name, element) = (&buffer.name, buffer.element.wgsl());
         let declaration = match buffer.access {
             Access::Read => format!("var<storage, read> {name}: array<{element}>"),
@@ -137,7 +170,7 @@ pub fn declarations(buffers: &[BindingDecl], sizes: usize, sizes_in: SizesSpace)
         };
         text += &format!(
             "@group(0) @binding({}) var<{space}> sizes: array<vec4<u32>, {}>;\n",
-            buffers.len(),
+            bound().count(),
             sizes.div_ceil(4)
         );
     }

@@ -38,10 +38,14 @@ impl KernelSource {
         let mut holes = vec![("bindings", declared), ("body", lines.join("\n") + "\n")];
         holes.extend(self.template_values.iter().cloned());
         let text = shader::assemble(self.template, &holes);
+        let bound = self
+            .buffers
+            .iter()
+            .filter(|buffer| buffer.vectors.is_none());
         let kernel = Kernel {
             label: self.label.clone(),
             wgsl: enable_directives(&text) + &text,
-            bindings: self.buffers.iter().map(|buffer| buffer.access).collect(),
+            bindings: bound.map(|buffer| buffer.access).collect(),
             sizes: sizes.len(),
             sizes_space: self.sizes_in,
         };

@@ -73,7 +73,7 @@ fn all_pairs<T>(a: &[T], b: &[T], equal: impl Fn(&T, &T) -> bool) -> bool {
 }
 
 fn has_same_type_and_access(a: &BindingDecl, b: &BindingDecl) -> bool {
-    (a.element, a.access) == (b.element, b.access)
+    (a.element, a.access, a.vectors) == (b.element, b.access, b.vectors)
 }
 
 /// Builder of the merged kernel, which walks two kernels in parallel.
