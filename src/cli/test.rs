@@ -4,6 +4,7 @@
 //! its standard input and answers with a line of JSON.
 
 mod platform;
+mod recording;
 mod worker;
 
 use std::collections::BTreeSet;
@@ -30,6 +31,7 @@ use crate::item::Item;
 use crate::{CompileOptions, Device, Model};
 
 use platform::PlatformArgs;
+use recording::write_recording;
 use worker::Worker;
 
 /// Replay recorded cases and count how many agree with PyTorch.
@@ -64,6 +66,10 @@ pub(super) struct TestCommand {
     kernels: Option<PathBuf>,
     #[command(flatten)]
     platform: PlatformArgs,
+    /// Record the device's commands for each case that passes into a folder, for replays on other implementations of WebGPU:
+    /// NUMBER-NAME.json, and the data in .bin.
+    #[arg(long, value_name = "FOLDER", requires = "portable")]
+    record: Option<PathBuf>,
     #[arg(long, hide = true)]
     worker: bool,
 }
@@ -170,7 +176,7 @@ impl TestCommand {
         if self.worker {
             return self.serve_cases(&cases);
         }
-        if let Some(folder) = &self.kernels {
+        for folder in [&self.kernels, &self.record].into_iter().flatten() {
             std::fs::create_dir_all(folder).map_err(|error| Error::io(folder, error))?;
         }
         let outcomes = self.supervise(&cases)?;
@@ -198,6 +204,7 @@ impl TestCommand {
     fn open_device(&self) -> Result<Device> {
         let Ok(choice) = self.device.name.parse::<DeviceChoice>();
         let device = Device::with_options(DeviceOptions {
+            record: self.record.is_some(),
             translate: self.translate,
             kernels: self.kernels.clone(),
             ..self.platform.device_options(choice)?
@@ -207,24 +214,32 @@ impl TestCommand {
                 "the host interpreter has no kernels to translate",
             )
             .help("leave out --translate, or choose another --device")),
+            Device::Host if self.record.is_some() => Err(Error::usage(
+                "the host interpreter has no commands to record",
+            )
+            .help("leave out --record, or choose another --device")),
             device => Ok(device),
         }
     }
 
     /// Runs cases by number until standard input ends.
     fn serve_cases(&self, cases: &[CaseRef]) -> Result<Outcome> {
-        let device = self.open_device()?;
+        let mut device = self.open_device()?;
         let mut known = BTreeSet::new();
         for line in std::io::stdin().lines() {
             let line = line.map_err(|error| Error::io("standard input", error))?;
-            let case = line
-                .trim()
-                .parse::<usize>()
-                .ok()
-                .and_then(|index| cases.get(index));
-            let case =
-                case.ok_or_else(|| Error::usage(format!("{line:?} is not a case number")))?;
-            let verdict = run_case(case, &device, self);
+            let number = line.trim().parse::<usize>().ok();
+            let numbered = number.and_then(|number| Some((number, cases.get(number)?)));
+            let (number, case) =
+                numbered.ok_or_else(|| Error::usage(format!("{line:?} is not a case number")))?;
+            if self.record.is_some() {
+                // A recording begins when its device is opened.
+                device = self.open_device()?;
+            }
+            let mut verdict = run_case(case, &device, self);
+            if let Some(folder) = &self.record {
+                verdict = write_recording(folder, number, &device, verdict);
+            }
             let all = match &device {
                 Device::Gpu(device) => device.translated(),
                 Device::Host => BTreeSet::new(),

@@ -19,6 +19,7 @@ use super::adapter::{self, AdapterKind, DeviceChoice};
 use super::error_scope::lock;
 use super::lower_limits::LowerLimits;
 use super::pipeline::Pipelines;
+use super::recording::{CommandLog, Recording};
 #[cfg(feature = "translate")]
 use super::translate::{TranslatedKernel, Translator};
 use super::trusted::{self, aliased};
@@ -53,6 +54,9 @@ pub struct DeviceOptions {
     /// Folder for compiled pipelines, if the driver exports them; by default the folder in `ONIONSKIN_CACHE`, else
     /// none. The driver reads the folder's contents, so nobody else may be able to write there.
     pub cache: Option<PathBuf>,
+    /// Records all commands of the device, with the bytes that the host writes and reads; see [`GpuDevice::recording`]. It
+    /// needs [`FeatureLevel::Portable`].
+    pub record: bool,
     /// Translates every kernel to the shading languages of all platforms and fails if one cannot be translated; see
     /// [`GpuDevice::translated`]. This checks kernels, not devices.
     #[cfg(feature = "translate")]
@@ -73,6 +77,7 @@ impl Default for DeviceOptions {
             cache: std::env::var_os("ONIONSKIN_CACHE")
                 .filter(|path| !path.is_empty())
                 .map(PathBuf::from),
+            record: false,
             #[cfg(feature = "translate")]
             translate: false,
             #[cfg(feature = "translate")]
@@ -118,6 +123,8 @@ struct DeviceInner {
     /// The reason of the device's loss, once it is lost.
     lost: Arc<OnceLock<String>>,
     pipelines: Pipelines,
+    /// Records the device's commands, if the device was opened so.
+    recorder: Option<CommandLog>,
     /// Bytes of memory that buffers share with textures.
     aliased_bytes: aliased::Allocated,
 }
@@ -126,6 +133,10 @@ impl GpuDevice {
     /// Opens a device. The error lists the available adapters.
     pub fn open(options: impl Into<DeviceOptions>) -> Result<GpuDevice> {
         let options = options.into();
+        if options.record && options.feature_level != FeatureLevel::Portable {
+            let message = "a device with optional features cannot be recorded";
+            return Err(Error::usage(message).help("open it with FeatureLevel::Portable"));
+        }
         GpuDevice::on_adapter(adapter::select(&options.choice)?, options, None)
     }
 
@@ -260,6 +271,7 @@ impl GpuDevice {
                 capabilities,
                 lost,
                 pipelines,
+                recorder: options.record.then(CommandLog::default),
                 aliased_bytes: aliased::Allocated::default(),
             }),
         }
@@ -321,6 +333,19 @@ impl GpuDevice {
     #[cfg(feature = "translate")]
     pub fn translated(&self) -> BTreeSet<TranslatedKernel> {
         self.inner.pipelines.translated()
+    }
+
+    /// The commands of the device so far; `None` unless the device was opened with `record`. The recording is complete once
+    /// all runs have been read.
+    pub fn recording(&self) -> Option<Recording> {
+        self.inner.recorder.as_ref().map(CommandLog::recording)
+    }
+
+    /// Passes the recorder to a function if the device records its commands.
+    pub(super) fn record(&self, function: impl FnOnce(&CommandLog)) {
+        if let Some(recorder) = &self.inner.recorder {
+            function(recorder);
+        }
     }
 
     pub(super) fn pipelines(&self) -> &Pipelines {

@@ -15,6 +15,7 @@ use crate::kernel::plan::{RuntimeChecks, SlotId, SlotKind};
 use crate::tensor::Tensor;
 
 use super::convert;
+use super::device::GpuDevice;
 use super::error_scope::in_error_scope;
 use super::memory::{SlotMemory, to_row_major};
 use super::program::{Keep, Program, ProgramInner};
@@ -111,7 +112,7 @@ impl Run {
         let record = |recorder: &mut CommandRecorder, binding: &RunBinding| {
             execute_plan(&program.inner, binding, recorder)?;
             if staged {
-                record_downloads(&mut recorder.encoder, binding);
+                record_downloads(&program.inner.device, &mut recorder.encoder, binding);
             }
             Ok(())
         };
@@ -278,7 +279,7 @@ impl Run {
         } else {
             in_error_scope(device.wgpu(), || {
                 let mut encoder = device.wgpu().create_command_encoder(&Default::default());
-                record_downloads(&mut encoder, &self.binding);
+                record_downloads(device, &mut encoder, &self.binding);
                 Ok(device.queue().submit([encoder.finish()]))
             })?
         };
@@ -293,6 +294,7 @@ impl Run {
         access
             .memory
             .read(access.offset..access.offset + bytes, |view| {
+                self.record_read(checks.slot, access, view);
                 if view.iter().all(|byte| *byte == 0) {
                     return Ok(());
                 }
@@ -340,6 +342,7 @@ impl Run {
             let end = access.offset + bytes.next_multiple_of(4);
             access.memory.read(access.offset..end, |view| {
                 let bytes = view.get(..bytes as usize).unwrap_or_default();
+                self.record_read(slot, access, bytes);
                 match info.layout {
                     Layout::Linear => convert::decode(info.dtype, info.storage, shape, bytes),
                     _ => {
@@ -353,31 +356,37 @@ impl Run {
         result.at(|| info.name.clone())
     }
 
+    /// Records that the host reads the bytes of a slot, if the device records its commands.
+    fn record_read(&self, slot: SlotId, access: &HostAccess, bytes: &[u8]) {
+        let inner = &self.program.inner;
+        let storage = inner.plan.slots[slot.0].storage;
+        if let Ok(buffer) = access.memory.buffer() {
+            let device = &inner.device;
+            device.record(|recorder| recorder.read_buffer(buffer, access.offset, storage, bytes));
+        }
+    }
+
     /// Copies a slot, given by its index, to a new buffer that the host can map. Also returns the submission of the
     /// copy.
     fn copy_slot(&self, slot: usize) -> Result<(HostAccess, SubmissionIndex)> {
         let inner = &self.program.inner;
-        let (device, queue) = (inner.device.wgpu(), inner.device.queue());
+        let device = &inner.device;
         let placement = &self.binding.sizing.placements[slot];
         let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
         let buffer = inner
             .counters
-            .buffer(device, "slot", placement.binding_bytes, usage);
-        let mut encoder = device.create_command_encoder(&Default::default());
+            .buffer(device.wgpu(), "slot", placement.binding_bytes, usage);
+        let mut encoder = device.wgpu().create_command_encoder(&Default::default());
         let source = self.binding.memory[slot].buffer()?;
-        encoder.copy_buffer_to_buffer(
-            source,
-            placement.location.offset,
-            &buffer,
-            0,
-            placement.binding_bytes,
-        );
+        let (offset, bytes) = (placement.location.offset, placement.binding_bytes);
+        encoder.copy_buffer_to_buffer(source, offset, &buffer, 0, bytes);
+        device.record(|recorder| recorder.copy_buffer((source, offset), (&buffer, 0), bytes));
         let access = HostAccess {
             memory: SlotMemory::Buffer(buffer),
             offset: 0,
             staged: true,
         };
-        Ok((access, queue.submit([encoder.finish()])))
+        Ok((access, device.queue().submit([encoder.finish()])))
     }
 }
 
@@ -398,7 +407,10 @@ fn clear_check_flags(
     if let Some(checks) = &program.plan.runtime_checks {
         let placement = &binding.sizing.placements[checks.slot.0];
         let buffer = binding.memory[checks.slot.0].buffer()?;
-        encoder.clear_buffer(buffer, placement.location.offset, Some(placement.bytes));
+        let (offset, bytes) = (placement.location.offset, placement.bytes);
+        encoder.clear_buffer(buffer, offset, Some(bytes));
+        let device = &program.device;
+        device.record(|recorder| recorder.clear_buffer(buffer, offset, bytes));
     }
     Ok(())
 }
@@ -417,18 +429,26 @@ pub(super) fn record_step(
     pass.set_pipeline(&program.pipelines[program.plan.steps[index].kernel].raw);
     pass.set_bind_group(0, group, &[]);
     pass.dispatch_workgroups(x, y, z);
+    program
+        .device
+        .record(|recorder| recorder.dispatch(group, [x, y, z]));
     add(&program.counters.dispatches, 1);
 }
 
 /// Records copies of the outputs and the check flags to the staging memory that the host reads.
-pub(super) fn record_downloads(encoder: &mut CommandEncoder, binding: &RunBinding) {
+pub(super) fn record_downloads(
+    device: &GpuDevice,
+    encoder: &mut CommandEncoder,
+    binding: &RunBinding,
+) {
     for (slot, access) in &binding.downloads {
         let placement = &binding.sizing.placements[slot.0];
         let bytes = placement.bytes.next_multiple_of(4);
         let (source, target) = (binding.memory[slot.0].buffer(), access.memory.buffer());
         if let (true, Ok(source), Ok(target)) = (access.staged && bytes > 0, source, target) {
-            let offset = placement.location.offset;
-            encoder.copy_buffer_to_buffer(source, offset, target, access.offset, bytes);
+            let (from, to) = (placement.location.offset, access.offset);
+            encoder.copy_buffer_to_buffer(source, from, target, to, bytes);
+            device.record(|recorder| recorder.copy_buffer((source, from), (target, to), bytes));
         }
     }
 }

@@ -287,7 +287,7 @@ impl TimestampQueries {
         }
         let size = self.readable.size();
         encoder.copy_buffer_to_buffer(&self.resolved, 0, &self.readable, 0, size);
-        record_downloads(encoder, binding);
+        record_downloads(&program.device, encoder, binding);
     }
 }
 

@@ -401,14 +401,14 @@ impl BindGroupBuilder<'_> {
             .map(|(binding, resource)| BindGroupEntry { binding, resource })
             .collect();
         add(&program.counters.bind_groups, 1);
-        program
-            .device
-            .wgpu()
-            .create_bind_group(&BindGroupDescriptor {
-                label: Some(&kernel.label),
-                layout: &program.pipelines[step.kernel].layout,
-                entries: &entries,
-            })
+        let device = &program.device;
+        let group = device.wgpu().create_bind_group(&BindGroupDescriptor {
+            label: Some(&kernel.label),
+            layout: &program.pipelines[step.kernel].layout,
+            entries: &entries,
+        });
+        device.record(|recorder| recorder.create_bind_group(&group, kernel, &entries));
+        group
     }
 
     /// The texture view through which a kernel accesses a slot; `None` if it accesses a buffer.
@@ -434,6 +434,9 @@ fn size_buffer(program: &ProgramInner, bytes: &[u8]) -> Option<Buffer> {
         .counters
         .buffer(program.device.wgpu(), "sizes", size, usage);
     program.device.queue().write_buffer(&buffer, 0, bytes);
+    program
+        .device
+        .record(|recorder| recorder.write_buffer(&buffer, 0, bytes));
     Some(buffer)
 }
 

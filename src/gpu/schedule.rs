@@ -237,14 +237,13 @@ impl CommandRecorder<'_> {
     fn write(&self, slot: SlotId, tensor: &Tensor) -> Result<()> {
         let info = &self.program.plan.slots[slot.0];
         let start = self.binding.sizing.placements[slot.0].location.offset;
-        let (queue, buffer) = (
-            self.program.device.queue(),
-            self.binding.memory[slot.0].buffer()?,
-        );
+        let device = &self.program.device;
+        let (queue, buffer) = (device.queue(), self.binding.memory[slot.0].buffer()?);
         convert::encode(tensor, info.storage, |offset, bytes| {
             let mut padded = bytes.to_vec();
             padded.resize(bytes.len().next_multiple_of(4), 0);
             queue.write_buffer(buffer, start + offset, &padded);
+            device.record(|recorder| recorder.write_buffer(buffer, start + offset, &padded));
             Ok(())
         })
         .at(|| info.name.clone())
@@ -267,14 +266,16 @@ impl CommandRecorder<'_> {
         let (source, offset) = (binding.memory[slot.0].buffer()?, placement.location.offset);
         self.encoder
             .copy_buffer_to_buffer(source, offset, buffer, 0, bytes);
+        let device = &self.program.device;
+        device.record(|recorder| recorder.copy_buffer((source, offset), (buffer, 0), bytes));
         let submission = self.submit()?;
         add(&self.program.counters.readbacks, 1);
-        let device = &self.program.device;
         let mapped = PendingMapping::begin(device, vec![buffer.clone()], MapMode::Read)?;
         mapped.wait(Some(&submission))?;
         let view = buffer.get_mapped_range(0..bytes);
         let view = view.map_err(|error| Error::device(error.to_string()))?;
         let bytes = &view[..placement.bytes as usize];
+        device.record(|recorder| recorder.read_buffer(buffer, 0, info.storage, bytes));
         convert::decode(info.dtype, info.storage, shape, bytes).at(|| info.name.clone())
     }
 }

@@ -94,7 +94,12 @@ pub(super) fn write_inputs(
             let sent = bytes.len() as u64;
             for (part, offset) in rows.contiguous_parts(start..start + sent) {
                 let part = (part.start - start) as usize..(part.end - start) as usize;
-                access.memory.write(access.offset + offset, &bytes[part])?;
+                let (start, part) = (access.offset + offset, &bytes[part]);
+                access.memory.write(start, part)?;
+                if let Ok(buffer) = access.memory.buffer() {
+                    let device = &program.device;
+                    device.record(|recorder| recorder.write_buffer(buffer, start, part));
+                }
             }
             add(&program.counters.uploaded, sent);
             Ok(())
@@ -163,6 +168,8 @@ pub(super) fn record_uploads(
             );
             let bytes = (part.end - part.start).next_multiple_of(4);
             encoder.copy_buffer_to_buffer(source, from, target, to, bytes);
+            let device = &program.device;
+            device.record(|recorder| recorder.copy_buffer((source, from), (target, to), bytes));
         }
     }
 }

@@ -506,6 +506,8 @@ impl Uploader<'_> {
             view.slice(..bytes.len()).copy_from_slice(bytes);
             view.slice(bytes.len()..).fill(0);
         }
+        self.device
+            .record(|recorder| recorder.write_buffer(buffer, offset, bytes));
         self.limit_in_flight(length as u64)
     }
 

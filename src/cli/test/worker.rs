@@ -46,6 +46,9 @@ impl Worker {
         if let Some(folder) = &test.kernels {
             command.arg("--kernels").arg(folder);
         }
+        if let Some(folder) = &test.record {
+            command.arg("--record").arg(folder);
+        }
         if let Some(pattern) = &test.only {
             command.arg(format!("--only={pattern}"));
         }
