@@ -345,25 +345,21 @@ fn weights_in_too_many_pieces_are_refused() {
     assert!(error.advice().unwrap().contains("split the weight"));
 }
 
-/// A kernel of all these sums would read nine buffers; the device binds four.
+/// One kernel would read six buffers; the device binds three.
 #[test]
 fn values_are_stored_for_devices_that_bind_few_buffers() {
-    let inputs = vec!["f32[B, 8]"; 9];
-    let graph = samples::graph(&inputs, |_, x| {
-        let products = x.chunks(3).map(|x| x[0] * x[1] + x[2]);
-        vec![products.reduce(|sum, product| sum + product).unwrap()]
+    let graph = samples::graph(&["f32[B, 8]"; 6], |_, x| {
+        vec![x[0] * x[1] + x[2] * x[3] + x[4] * x[5]]
     });
     let small = Capabilities {
-        max_storage_buffers: 4,
+        max_storage_buffers: 3,
         ..capabilities()
     };
     let plan = plan::plan(&graph, &small).unwrap();
+    assert_eq!(plan.steps.len(), 5);
     for kernel in &plan.kernels {
-        assert!(kernel.bindings.len() <= 4, "{}", kernel.wgsl);
+        assert!(kernel.bindings.len() <= 3, "{}", kernel.wgsl);
     }
-    assert_eq!(plan.steps.len(), 4);
-    let names: Vec<_> = plan.steps.iter().flat_map(|step| &step.nodes).collect();
-    assert_eq!(names.len(), 8, "{names:?}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What differs between WGSL as naga reads it and WGSL as browsers read it, and what naga's back ends cannot express.
+//! Differences between WGSL as naga reads it and WGSL as browsers read it, and limits of naga's back ends.
 //!
 //! | feature | kernels for naga | kernels within WebGPU's limits |
 //! |---|---|---|

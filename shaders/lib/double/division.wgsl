@@ -8,7 +8,7 @@ fn fmod_of_f64(x: f64, y: f64) -> f64 {
         return not_a_number_f64();
     }
     for (var step = 0; step < 2100 && rest >= divisor; step++) {
-        let shift = exponent_of_f64(rest) - exponent_of_f64(divisor);
+        let shift = rounded_exponent_f64(rest) - rounded_exponent_f64(divisor);
         let multiple = scale_by_power_f64(divisor, shift);
         rest = rest - select(multiple, 0.5lf * multiple, multiple > rest);
     }

@@ -70,7 +70,7 @@ fn log_of_f64(x: f64) -> f64 {
     if x <= 0.0lf {
         return select(not_a_number_f64(), -infinity_f64(), x == 0.0lf);
     }
-    let exponent = exponent_of_f64(x);
+    let exponent = rounded_exponent_f64(x);
     let mantissa = scale_by_power_f64(x, -exponent);
     let is_large = mantissa > 1.4142135623730951lf;
     let m = select(mantissa, 0.5lf * mantissa, is_large);

@@ -104,7 +104,7 @@ fn power_of_two_f64(n: i32) -> f64 {
 
 // The exponent of a positive finite number, or one more if the number rounds up to a power of two in single precision.
 // Steps are unrolled; see exponential.wgsl.
-fn exponent_of_f64(x: f64) -> i32 {
+fn rounded_exponent_f64(x: f64) -> i32 {
     var n = exponent_step_f64(x, 512);
     n += exponent_step_f64(scale_by_power_f64(x, -n), 256);
     n += exponent_step_f64(scale_by_power_f64(x, -n), 128);

@@ -14,7 +14,8 @@ impl LoweredKernel<'_> {
     /// True if the device can bind all buffers and textures.
     pub fn fits(&self) -> bool {
         let (textures, capabilities) = (self.texture_count(), self.scope.capabilities);
-        self.bound().count() - textures <= capabilities.max_storage_buffers as usize
+        let bound = self.scope.buffers.len() - self.components().len();
+        bound - textures <= capabilities.max_storage_buffers as usize
             && textures <= capabilities.textures.bindings as usize
     }
 
@@ -80,15 +81,25 @@ impl LoweredKernel<'_> {
         Ok(())
     }
 
-    /// Reads single elements of a buffer from the binding of its vectors if there is one. WebGPU forbids to bind bytes twice
-    /// if one of the bindings may write.
+    /// Reads single elements of a buffer from the binding of its vectors if there is one: WebGPU forbids to bind bytes twice
+    /// if one of the bindings may write. Buffers that are only read have both bindings if the device can bind all.
     pub(super) fn merge_bindings(&mut self) {
-        let written = stored_buffers(&self.statements);
-        for index in 0..self.scope.buffers.len() {
-            if !written.contains(&index) {
-                self.scope.buffers[index].buffer.vectors = self.vectors_of(index);
+        let most = self.scope.capabilities.max_storage_buffers as usize;
+        let has_too_many = self.scope.buffers.len() - self.texture_count() > most;
+        for (elements, vectors) in self.components() {
+            let buffer = &mut self.scope.buffers[elements].buffer;
+            if has_too_many || buffer.access == Access::ReadWrite {
+                buffer.vectors = Some(vectors);
             }
         }
+    }
+
+    /// Bindings of single elements that the kernel can read as components of another binding: the indices of both.
+    fn components(&self) -> Vec<(usize, usize)> {
+        let written = stored_buffers(&self.statements);
+        let read = (0..self.scope.buffers.len()).filter(|index| !written.contains(index));
+        read.filter_map(|index| Some((index, self.vectors_of(index)?)))
+            .collect()
     }
 
     /// Index of the binding of vectors whose components are the elements of a binding.
@@ -98,7 +109,7 @@ impl LoweredKernel<'_> {
         let contains = |vectors: &KernelBinding| {
             let components = vectors.buffer.element.components();
             key(vectors) == key(elements)
-                && vectors.buffer.access == Access::ReadWrite
+                && matches!(vectors.buffer.access, Access::Read | Access::ReadWrite)
                 && vectors.layout == elements.layout
                 && components.is_some_and(|(ty, _)| ty == elements.buffer.element)
         };
