@@ -213,18 +213,22 @@ fn a_layer_agrees_with_its_unrolled_steps() {
     }
 }
 
-/// Returns the capabilities of the device, of a GPU, and of a rasteriser without textures.
-fn device_families(device: &GpuDevice) -> [Capabilities; 3] {
+/// Returns the capabilities of the device, of a GPU, of a GPU with small workgroups, and of a rasteriser without textures.
+fn device_families(device: &GpuDevice) -> [Capabilities; 4] {
     let own = device.capabilities().clone();
     let gpu = Capabilities {
         software: false,
         ..own.clone()
     };
+    let small = Capabilities {
+        max_invocations: 64,
+        ..gpu.clone()
+    };
     let plain = Capabilities {
         textures: Default::default(),
         ..own.clone()
     };
-    [own, gpu, plain]
+    [own, gpu, small, plain]
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use onionskin::dtype::DType;
 use onionskin::error::ErrorKind;
-use onionskin::gpu::{DeviceChoice, DeviceOptions, GpuDevice, adapters};
+use onionskin::gpu::{DeviceChoice, DeviceOptions, GpuDevice, LowerLimits, adapters};
 use onionskin::kernel::capabilities::StorageType;
 
 use super::plans::*;
@@ -34,6 +34,36 @@ fn the_self_test_passes() {
     for device in [device(), portable_device()].into_iter().flatten() {
         println!("{device:?}: {:?}", device.self_test().unwrap());
     }
+}
+
+#[test]
+fn limits_can_be_lowered_to_those_of_other_machines() {
+    let Some(device) = device() else { return };
+    let mut lower_limits = LowerLimits::default();
+    for (name, limit) in [
+        ("maxStorageBuffersPerShaderStage", 5),
+        ("maxComputeWorkgroupStorageSize", 8192),
+        ("maxComputeInvocationsPerWorkgroup", 64),
+    ] {
+        lower_limits.set(name, limit).unwrap();
+    }
+    let error = lower_limits.set("maxBufferSize", 1).unwrap_err();
+    assert!(error.message().contains("maxStorageBuffers"), "{error}");
+    let options = DeviceOptions {
+        choice: DeviceChoice::Name(device.name().to_owned()),
+        lower_limits,
+        gpu_kernels: true,
+        ..DeviceOptions::default()
+    };
+    let small = GpuDevice::open(options).unwrap();
+    let limits = small.capabilities();
+    assert!(limits.max_storage_buffers <= 5);
+    assert_eq!(
+        (limits.max_workgroup_memory, limits.max_invocations),
+        (8192, 64)
+    );
+    assert!(!limits.software && !limits.buffer_aliasing);
+    small.self_test().unwrap();
 }
 
 #[test]
