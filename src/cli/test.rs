@@ -438,6 +438,7 @@ fn replay(
     };
     let options = CompileOptions {
         precision: test.device.precision()?,
+        release_memory: false,
         ..CompileOptions::default()
     };
     let session = model.compile(device, &options)?;

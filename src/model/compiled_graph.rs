@@ -165,6 +165,7 @@ impl CompiledGraph {
                 .packed
                 .clone()
                 .map(|packed| packed as Arc<dyn PackedWeights>),
+            release_memory: options.release_memory,
             ..ProgramOptions::default()
         };
         let program = Program::from_source(gpu, plan, &folded, program_options)?;
