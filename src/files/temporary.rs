@@ -1,16 +1,20 @@
 //! Temporary files and folders, whose names are unique among all threads and processes.
 
+use std::collections::VecDeque;
 #[cfg(unix)]
 use std::fs::TryLockError;
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Result};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use super::folder_of;
 
 const PREFIX: &str = ".onionskin-";
 const SUFFIX: &str = ".tmp";
+/// Number of folders that are known to hold no abandoned files.
+const MAX_KNOWN_FOLDERS: usize = 16;
 
 /// A file or a folder under a temporary name, which is removed when this is dropped. It is locked until then: the lock of a
 /// process that is killed ends with it, and the next write beside it removes it.
@@ -41,7 +45,9 @@ impl Temporary {
     fn beside(path: &Path, create: impl Fn(&Path) -> Result<Option<File>>) -> Result<Temporary> {
         static CREATED: AtomicUsize = AtomicUsize::new(0);
         let folder = folder_of(path);
-        remove_abandoned(folder);
+        if is_new(folder) {
+            remove_abandoned(folder);
+        }
         loop {
             let number = CREATED.fetch_add(1, Ordering::Relaxed);
             let name = format!("{PREFIX}{}-{number}{SUFFIX}", std::process::id());
@@ -120,7 +126,20 @@ fn sync_folder(_: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Removes what processes that have ended left behind. Failures are ignored: the next write tries again.
+/// True unless this process has lately written to the folder. Listing a folder at each write would take the square of the
+/// number of its files.
+fn is_new(folder: &Path) -> bool {
+    static LATEST: Mutex<VecDeque<PathBuf>> = Mutex::new(VecDeque::new());
+    let mut latest = LATEST.lock().unwrap_or_else(PoisonError::into_inner);
+    if latest.iter().any(|known| known == folder) {
+        return false;
+    }
+    latest.truncate(MAX_KNOWN_FOLDERS - 1);
+    latest.push_front(folder.to_owned());
+    true
+}
+
+/// Removes what processes that have ended left behind. Failures are ignored: the next process tries again.
 #[cfg(unix)]
 fn remove_abandoned(folder: &Path) {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
