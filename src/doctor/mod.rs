@@ -2,7 +2,7 @@
 //! they are. `onionskin doctor` prints the report, and its users attach it to issues.
 //!
 //! ```no_run
-//! # fn main() -> onionskin::Result<()> {
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! use onionskin::doctor::{DoctorOptions, examine};
 //!
 //! let report = examine(&DoctorOptions::default(), &mut |step| eprintln!("{step}"))?;
