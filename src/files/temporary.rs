@@ -17,7 +17,7 @@ const SUFFIX: &str = ".tmp";
 const MAX_KNOWN_FOLDERS: usize = 16;
 
 /// A file or a folder under a temporary name, which is removed when this is dropped. It is locked until then: the lock of a
-/// process that is killed ends with it, and the next write beside it removes it.
+/// process that is killed ends with it, and the next process that writes beside it removes it.
 pub(super) struct Temporary {
     pub(super) path: PathBuf,
     /// `None` for a folder on systems that do not open folders.

@@ -97,11 +97,7 @@ pub fn check_choice(choice: &DeviceChoice) -> Result<()> {
     if matches!(choice, DeviceChoice::Auto | DeviceChoice::Cpu) {
         return Ok(());
     }
-    let adapters = enumerate_adapters();
-    match select_index(choice, &adapters) {
-        Some(_) => Ok(()),
-        None => Err(no_match_error(choice, &adapters)),
-    }
+    adapter_index(choice).map(drop)
 }
 
 /// Index of the adapter that a choice opens.

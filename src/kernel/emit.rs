@@ -31,6 +31,11 @@ pub struct BindingDecl {
 }
 
 impl BindingDecl {
+    /// True for a buffer or texture of its own: its elements are not read as components of another.
+    pub fn is_bound(&self) -> bool {
+        self.vectors.is_none()
+    }
+
     /// Source that loads the element at an index, converted to the type for computation.
     fn load(&self, index: &str) -> String {
         let BindingDecl { name, access, .. } = self;

@@ -10,12 +10,15 @@ use super::group::Group;
 
 impl Planner<'_> {
     /// Chooses the value to store for a group whose kernel reads too many buffers: the one that reads most of them, but no
-    /// more than another kernel can bind. `None` if the kernel reads stored values only.
+    /// more than another kernel can bind. `None` if there is no value that an earlier attempt did not ask for.
     pub(super) fn value_to_store(&self, group: &Group) -> Option<ValueId> {
         // One binding is reserved for the result.
         let most = (self.capabilities.max_storage_buffers as usize).saturating_sub(1);
-        let inlined = self.inlined_values(group).into_iter();
-        let counted = inlined.map(|value| (self.stored_operands(value).len(), value));
+        let mut inlined = self.inlined_values(group);
+        inlined.retain(|value| !self.request.stored.contains(&self.slot_name(*value)));
+        let counted = inlined
+            .into_iter()
+            .map(|value| (self.stored_operands(value).len(), value));
         let fitting = counted.filter(|(count, _)| (2..=most).contains(count));
         fitting.max().map(|(_, value)| value)
     }

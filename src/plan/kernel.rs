@@ -145,7 +145,7 @@ impl<'a> LoweredKernel<'a> {
         let (kernel, sizes) = source.kernel();
         source.sizes.clone_from(&sizes);
         let mut bindings = self.scope.buffers;
-        bindings.retain(|binding| binding.buffer.vectors.is_none());
+        bindings.retain(|binding| binding.buffer.is_bound());
         Ok(GeneratedKernel {
             kernel,
             sizes,

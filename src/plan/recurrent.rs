@@ -40,10 +40,7 @@ const MAX_INVOCATIONS: usize = 128;
 /// The largest power of two of invocations that fits [`MAX_INVOCATIONS`] and the device.
 fn most_invocations(capabilities: &Capabilities) -> usize {
     let most = MAX_INVOCATIONS.min(capabilities.max_invocations as usize);
-    (VEC4_LEN..=most)
-        .rev()
-        .find(|count| count.is_power_of_two())
-        .unwrap_or(VEC4_LEN)
+    1 << most.max(VEC4_LEN).ilog2()
 }
 
 /// Lowers a recurrent layer.

@@ -22,7 +22,7 @@ impl LoweredKernel<'_> {
     /// The buffers and textures that are bound: not those whose elements are read as components of others.
     fn bound(&self) -> impl Iterator<Item = &KernelBinding> {
         let buffers = self.scope.buffers.iter();
-        buffers.filter(|binding| binding.buffer.vectors.is_none())
+        buffers.filter(|binding| binding.buffer.is_bound())
     }
 
     /// Error for more buffers and textures than the device can bind.
@@ -154,7 +154,7 @@ fn stored_buffers(statements: &[Statement]) -> BTreeSet<usize> {
 /// sizes, which are packed in vec4s, and `sizes_in` their address space.
 pub fn declarations(buffers: &[BindingDecl], sizes: usize, sizes_in: SizesSpace) -> String {
     let mut text = String::new();
-    let bound = || buffers.iter().filter(|buffer| buffer.vectors.is_none());
+    let bound = || buffers.iter().filter(|buffer| buffer.is_bound());
     for (place, buffer) in bound().enumerate() {
         let (name, element) = (&buffer.name, buffer.element.wgsl());
         let declaration = match buffer.access {

@@ -38,10 +38,7 @@ impl KernelSource {
         let mut holes = vec![("bindings", declared), ("body", lines.join("\n") + "\n")];
         holes.extend(self.template_values.iter().cloned());
         let text = shader::assemble(self.template, &holes);
-        let bound = self
-            .buffers
-            .iter()
-            .filter(|buffer| buffer.vectors.is_none());
+        let bound = self.buffers.iter().filter(|buffer| buffer.is_bound());
         let kernel = Kernel {
             label: self.label.clone(),
             wgsl: enable_directives(&text) + &text,

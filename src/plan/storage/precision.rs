@@ -42,7 +42,7 @@ pub struct StorageRequest<'a> {
 impl<'a> StorageRequest<'a> {
     /// Returns whether a value of this name is stored because a kernel would otherwise read too many buffers.
     pub fn is_stored(&self, name: &str) -> bool {
-        self.stored.contains(&format!("{}{name}", self.prefix))
+        !self.stored.is_empty() && self.stored.contains(&format!("{}{name}", self.prefix))
     }
 
     /// Requirements for a nested graph.
