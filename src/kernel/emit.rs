@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use super::expr::{Expr, ExprNode, ExprPool, WgslType};
 use super::layout::Texel;
+use super::names::unique;
 use super::plan::Access;
 use crate::dim::Dim;
 
@@ -482,27 +483,4 @@ pub fn roots(statements: &[Statement]) -> Vec<Expr> {
         found.extend(statement.blocks().flat_map(roots));
     }
     found
-}
-
-/// A name as close to the wanted one as WGSL and the names in use allow.
-pub fn unique(taken: &mut BTreeSet<String>, wanted: &str) -> String {
-    let clean: String = wanted
-        .chars()
-        .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
-        .collect();
-    let clean = clean.trim_matches('_').to_string();
-    let clean = match clean.chars().next() {
-        None => String::from("value"),
-        Some(first) if first.is_ascii_digit() => format!("v{clean}"),
-        // Not by an underscore alone: naga removes it, and does not know all words that HLSL reserves.
-        Some(_) if super::shader::is_reserved(&clean) => format!("{clean}_value"),
-        Some(_) => clean,
-    };
-    let mut name = clean.clone();
-    let mut number = 0;
-    while !taken.insert(name.clone()) {
-        number += 1;
-        name = format!("{clean}_{number}");
-    }
-    name
 }

@@ -10,6 +10,7 @@ pub mod index;
 pub mod layout;
 pub mod literal;
 pub mod materialization;
+pub mod names;
 pub mod plan;
 pub mod series;
 pub mod shader;

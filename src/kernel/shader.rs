@@ -145,26 +145,6 @@ fn split_functions(file: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-/// True for a reserved word of WGSL or a name that generated source uses.
-pub fn is_reserved(word: &str) -> bool {
-    const WORDS: &str = "alias break case const const_assert continue continuing default diagnostic discard else enable \
-        false fn for if let loop override requires return struct switch true var while bool f16 f32 f64 i32 u32 i64 u64 \
-        array atomic vec2 vec3 vec4 mat2x2 mat3x3 mat4x4 ptr sampler texture function private workgroup uniform storage \
-        read write read_write abs acos asin atan ceil clamp cos cosh cross dot exp exp2 floor fma fract log log2 max min \
-        mix modf pow round select sign sin sinh smoothstep sqrt step tan tanh trunc transpose all any null self Self \
-        abstract active alignas as asm async await auto become binding_array cast catch class compile concept constexpr \
-        crate debugger decltype delete do dynamic_cast enum explicit export extends extern external fallthrough filter \
-        final finally friend from fxgroup get goto groupshared highp impl implements import inline instanceof interface \
-        layout lowp macro match mediump meta mod module move mut mutable namespace new noexcept noinline nointerpolation \
-        noperspective nullptr of operator package packoffset partition pass patch pixelfragment precise precision \
-        premerge protected pub public ref regardless register resource restrict set shared sizeof smooth snorm static \
-        std subroutine super target template this throw trait try type typedef typeid typename typeof union unless \
-        unorm unsafe unsized use using varying virtual volatile wgsl where with yield cast sizes main length index faults";
-    static RESERVED: OnceLock<BTreeSet<&str>> = OnceLock::new();
-    let reserved = RESERVED.get_or_init(|| WORDS.split_whitespace().collect());
-    reserved.contains(word) || is_function(word)
-}
-
 /// Validates WGSL for a device with these capabilities; the message shows the line.
 pub fn validate(wgsl: &str, capabilities: &Capabilities) -> Result<()> {
     validate_module(&parse(wgsl)?, wgsl, capabilities).map(drop)

@@ -6,7 +6,8 @@
 //! around them (`kernel`, `vec4_layout`, `lanes`); kernels by operation (`product`, `conv`, `attention`, `recurrent`,
 //! `reduce`, `scan`, `sort`, `map`, `custom`); the choice of a kernel for a device (`variant`), the layout and storage
 //! type of values (`storage`), and fusion (`fuse`); shape-generic kernels that layers share (`shape_generic`) and the
-//! slots that kernels bind (`slots`). A module of several files has a folder.
+//! slots that kernels bind (`slots`); the steps of the plan (`steps`), and kernels that read too many buffers
+//! (`binding_overflow`). A module of several files has a folder.
 
 mod attention;
 mod binding_overflow;
@@ -29,6 +30,7 @@ mod scan;
 mod shape_generic;
 mod slots;
 mod sort;
+mod steps;
 mod storage;
 mod variant;
 mod vec4_layout;
@@ -38,25 +40,22 @@ pub use self::variant::{AdmittedVariants, admitted};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use self::check::check_types;
-use self::element::check::first_check;
-use self::element::{KernelBinding, KernelScope};
+use self::element::KernelScope;
 use self::fuse::{Fusion, fuse};
 use self::group::{Group, Pattern};
-use self::kernel::{GeneratedKernel, LoweredKernel};
+use self::kernel::LoweredKernel;
 use self::plan_builder::{GroupKernels, PlanBuilder};
 use self::shape_generic::KernelCache;
 use self::storage::panels::{self, PaneledWeights};
 use self::storage::precision::StorageRequest;
-use crate::dim::Dim;
 use crate::error::{Error, Result, SourcePlace};
 use crate::interrupt;
-use crate::ir::{Argument, Definition, Graph, Op, Primitive, ValueId};
+use crate::ir::{Graph, Op, Primitive, ValueId};
 use crate::kernel::capabilities::Capabilities;
 use crate::kernel::choice::VariantOverrides;
 use crate::kernel::layout::Layout;
 use crate::kernel::materialization::{MaterializedValue, Precision};
-use crate::kernel::plan::{Access, Flow, Plan, RuntimeCheck, SlotId, Step, Workgroups};
-use crate::kernel::work::Work;
+use crate::kernel::plan::{Flow, Plan, SlotId};
 use crate::pass::explicit_regions;
 
 /// Options of a plan.
@@ -380,128 +379,6 @@ impl<'a> Planner<'a> {
             Op::Primitive(Primitive::Recurrent(layer)) => recurrent::lower(scope, node, layer),
             _ => Err(element::not_planned(node)),
         }
-    }
-
-    /// Adds the dispatch of a kernel for a group, or for `operand` of a concatenation. The plan may contain the kernel
-    /// already.
-    fn add_step(
-        &mut self,
-        mut generated: GeneratedKernel,
-        group: &Group,
-        operand: Option<ValueId>,
-    ) -> Result<()> {
-        if matches!(&generated.workgroups, Workgroups::Linear(count) if count.is(0)) {
-            return Ok(());
-        }
-        let scalar_writes = generated.scalar_writes.iter();
-        let scalar_writes = scalar_writes.map(|value| self.slot_name(*value));
-        let scalar_writes: Vec<String> = scalar_writes.collect();
-        self.builder.scalar_writes.extend(scalar_writes);
-        self.count_kernel_row_reads(&generated, group, operand);
-        let work = match generated.work.take() {
-            Some(work) => work,
-            None => kernel::work::group_work(&self.scope(), group, operand)?,
-        };
-        self.add_dispatch(generated, group, work)
-    }
-
-    /// Adds the dispatch of a kernel.
-    fn add_dispatch(
-        &mut self,
-        generated: GeneratedKernel,
-        group: &Group,
-        mut work: Work,
-    ) -> Result<()> {
-        let kernel = self.builder.kernel(generated.kernel, generated.source);
-        let sizes = self.with_check_numbers(&generated.checks, generated.sizes);
-        let mut bindings = Vec::new();
-        let written = group.written(self.graph, &self.fusion.materialized);
-        for binding in &generated.bindings {
-            if binding.buffer.access == Access::CheckFlags {
-                bindings.push(self.builder.runtime_checks().slot);
-                continue;
-            }
-            let slot = self.bind_slot(binding, group)?;
-            bindings.push(slot);
-            let layout = &self.fusion.layouts[binding.value.index()];
-            if written.contains(&binding.value) && binding.layout == *layout {
-                work.writes.push(slot);
-            }
-        }
-        if work.writes.is_empty() {
-            // Copies, and results in a layout other than their value's, are bound last: they are the bindings at the
-            // end that agree in both with the last one.
-            let target = |binding: &KernelBinding| (binding.is_copy, binding.layout.clone());
-            let last_target = generated.bindings.last().map(target);
-            let is_other = |binding: &KernelBinding| Some(target(binding)) != last_target;
-            let last_other = generated.bindings.iter().rposition(is_other);
-            work.writes.extend(
-                bindings
-                    .iter()
-                    .skip(last_other.map_or(0, |other| other + 1)),
-            );
-        }
-        let names = group.nodes.iter().filter_map(|node| {
-            let result = self.graph.nodes.get(*node)?.results.first()?;
-            Some(self.slot_name(*result))
-        });
-        for name in &mut work.fused_producers {
-            name.insert_str(0, &self.prefix);
-        }
-        let step = Step {
-            kernel,
-            bindings,
-            sizes,
-            workgroups: generated.workgroups,
-            place: self.source_place(group),
-            nodes: names.collect(),
-            choice: generated.choice,
-            work,
-        };
-        self.builder.plan.steps.push(step);
-        Ok(())
-    }
-
-    /// Replaces the placeholder for the number of the step's first check by that number.
-    fn with_check_numbers(&mut self, checks: &[ValueId], sizes: Vec<Dim>) -> Vec<Dim> {
-        if checks.is_empty() {
-            return sizes;
-        }
-        let checks = checks.iter().filter_map(|value| self.runtime_check(*value));
-        let checks: Vec<RuntimeCheck> = checks.collect();
-        let first = Dim::from(self.builder.add_runtime_checks(checks));
-        let number = |size: Dim| match size == first_check() {
-            true => first.clone(),
-            false => size,
-        };
-        sizes.into_iter().map(number).collect()
-    }
-
-    /// Describes a check of the graph as a runtime check.
-    fn runtime_check(&self, value: ValueId) -> Option<RuntimeCheck> {
-        let info = self.graph.value(value);
-        let Definition::Node(index, _) = info.definition else {
-            return None;
-        };
-        let node = &self.graph.nodes[index];
-        let Op::Primitive(Primitive::Check(check)) = &node.op else {
-            return None;
-        };
-        Some(RuntimeCheck {
-            message: match check.is_assertion() {
-                true => check.fault(0, None).message().to_string(),
-                false => check.message.clone(),
-            },
-            mentions_value: !check.is_assertion(),
-            end: match node.arguments.get(2) {
-                Some(Argument::Number(end)) => Some(Dim::from(end.to_i64())),
-                Some(Argument::Size(end)) => Some(end.clone()),
-                _ => None,
-            },
-            order: [self.order.as_slice(), &[index]].concat(),
-            node: format!("{}{}", self.prefix, info.name),
-            place: node.place.clone(),
-        })
     }
 
     /// Label of a group: the names of its first and last primitive, or `copy` for a group without nodes.

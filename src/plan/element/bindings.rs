@@ -4,9 +4,10 @@ use super::{KernelBinding, KernelScope, role, storage_in_layout};
 use crate::error::{Error, Result};
 use crate::ir::ValueId;
 use crate::kernel::capabilities::StorageType;
-use crate::kernel::emit::{BindingDecl, unique};
+use crate::kernel::emit::BindingDecl;
 use crate::kernel::expr::WgslType;
 use crate::kernel::layout::{Layout, Panels, Texel};
+use crate::kernel::names::unique;
 use crate::kernel::plan::Access;
 
 impl KernelScope<'_> {
