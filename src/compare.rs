@@ -23,6 +23,19 @@ pub struct Tolerance {
     pub atol: f64,
 }
 
+impl Tolerance {
+    /// Tolerance of values that are stored in single precision.
+    pub const SINGLE: Tolerance = Tolerance {
+        rtol: 1e-3,
+        atol: 1e-4,
+    };
+    /// Tolerance of values that are stored in half precision.
+    pub const HALF: Tolerance = Tolerance {
+        rtol: 1e-2,
+        atol: 1e-2,
+    };
+}
+
 /// The difference between an output and the expected one.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]

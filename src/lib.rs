@@ -158,6 +158,7 @@ pub mod pass;
 #[doc(hidden)]
 #[allow(missing_debug_implementations)]
 pub mod plan;
+mod random;
 #[doc(hidden)]
 #[allow(missing_debug_implementations)]
 pub mod storage;

@@ -28,6 +28,7 @@ const ORDER: &[&[&str]] = &[
         "tensor",
         "storage",
         "digest",
+        "random",
         "archive",
         "file_kind",
         "tensor_file",

@@ -57,11 +57,10 @@ pub(super) fn widen_for_storage(tolerance: Tolerance, precision: Precision) -> T
 impl ToleranceOptions {
     /// Returns the requested tolerance, or one that suits the storage of values.
     pub(super) fn tolerance(&self, precision: Precision) -> Tolerance {
-        let (rtol, atol) = match precision {
-            Precision::Single => (1e-3, 1e-4),
-            Precision::Half => (1e-2, 1e-2),
-        };
-        self.or_defaults(Tolerance { rtol, atol })
+        self.or_defaults(match precision {
+            Precision::Single => Tolerance::SINGLE,
+            Precision::Half => Tolerance::HALF,
+        })
     }
 
     /// Checks that tolerances are not negative and not NaN.

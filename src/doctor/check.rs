@@ -16,10 +16,10 @@ use crate::kernel::materialization::Precision;
 use crate::kernel::plan::Plan;
 use crate::pass::{self, FoldedModule};
 use crate::plan::{self, PlanOptions};
+use crate::random::Lcg;
 use crate::tensor::Tensor;
 
 use super::cases::DoctorCase;
-use super::inputs::CheckRandom;
 
 /// Result of a check.
 #[derive(Clone, Debug, PartialEq)]
@@ -84,7 +84,7 @@ impl PreparedCase {
     /// The graph is malformed, or the host refuses the inputs.
     pub(super) fn new(case: DoctorCase) -> Result<PreparedCase> {
         let mut module = case.module()?;
-        let mut random = CheckRandom::new(&case.name);
+        let mut random = Lcg::of_text(&case.name);
         for weight in case.declarations()?.iter().filter(|input| input.is_weight) {
             let tensor = weight.tensor(&Bindings::new(), &mut random)?;
             module.weights.insert(weight.name.clone(), tensor);
@@ -238,7 +238,7 @@ fn run_on_host(
     graph: &Graph,
     module: &GraphModule,
     sizes: &Bindings,
-    random: &mut CheckRandom,
+    random: &mut Lcg,
 ) -> Result<(Vec<Tensor>, Vec<Tensor>)> {
     let declarations = case.declarations()?.into_iter();
     let inputs = declarations.filter(|input| !input.is_weight);
@@ -251,8 +251,10 @@ fn run_on_host(
 /// Tolerance of `verify` and of recorded cases; types and storage of half precision have that of `--dtype f16`.
 fn tolerance(dtype: DType, precision: Precision) -> Tolerance {
     let is_half = precision == Precision::Half || matches!(dtype, DType::F16 | DType::BF16);
-    let (rtol, atol) = if is_half { (1e-2, 1e-2) } else { (1e-3, 1e-4) };
-    Tolerance { rtol, atol }
+    match is_half {
+        true => Tolerance::HALF,
+        false => Tolerance::SINGLE,
+    }
 }
 
 /// The difference that failed, or the larger one.

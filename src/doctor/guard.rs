@@ -1,12 +1,11 @@
 //! Work that may fail, panic or never end, run so that the caller goes on in any case.
 
-use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, panic_message};
 use crate::interrupt::{ActiveLimits, RunOptions};
 
 /// Time that work has to end by itself once its limit is over.
@@ -50,15 +49,9 @@ pub(super) fn guarded<T: Send + 'static>(
             Err(WorkFailure::TimedOut(limit))
         }
         Ok(Ok(Err(error))) => Err(WorkFailure::Failed(error)),
-        Ok(Err(payload)) => Err(WorkFailure::Panicked(panic_message(&*payload))),
+        Ok(Err(payload)) => Err(WorkFailure::Panicked(panic_message(&*payload).to_string())),
         Err(_) => Err(WorkFailure::TimedOut(limit)),
     }
-}
-
-fn panic_message(payload: &(dyn Any + Send)) -> String {
-    let text = payload.downcast_ref::<&str>().map(ToString::to_string);
-    let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
-    text.unwrap_or_else(|| "a panic without a message".into())
 }
 
 #[cfg(test)]

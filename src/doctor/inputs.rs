@@ -3,6 +3,7 @@
 use crate::dim::Bindings;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::random::Lcg;
 use crate::shape::TensorType;
 use crate::tensor::{Tensor, numel};
 
@@ -48,7 +49,7 @@ fn parse_range(text: &str) -> Option<(f64, f64)> {
 
 impl InputDeclaration {
     /// Draws a tensor; `sizes` are those of the symbols in the type.
-    pub(super) fn tensor(&self, sizes: &Bindings, random: &mut CheckRandom) -> Result<Tensor> {
+    pub(super) fn tensor(&self, sizes: &Bindings, random: &mut Lcg) -> Result<Tensor> {
         let ty: TensorType = self.ty.parse()?;
         let shape = ty.sizes(sizes)?;
         let count = numel(&shape)?;
@@ -72,24 +73,6 @@ fn usual_range(dtype: DType) -> (f64, f64) {
     }
 }
 
-/// A linear congruential generator (Knuth's MMIX). Equal seeds give equal numbers on every machine.
-pub(super) struct CheckRandom(u64);
-
-impl CheckRandom {
-    /// A generator for a check.
-    pub(super) fn new(check: &str) -> CheckRandom {
-        let mix = |seed: u64, byte: u8| (seed ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
-        CheckRandom(check.bytes().fold(0xcbf2_9ce4_8422_2325, mix))
-    }
-
-    /// A number from 0, inclusive, to 1, exclusive.
-    fn next(&mut self) -> f64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005);
-        self.0 = self.0.wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 11) as f64 / (1u64 << 53) as f64
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -101,7 +84,7 @@ mod tests {
         assert_eq!(inputs.len(), 3);
         assert!(inputs[1].is_weight && inputs[1].name == "w");
         let sizes = Bindings::from([("B".into(), 2)]);
-        let mut random = CheckRandom::new("a check");
+        let mut random = Lcg::of_text("a check");
         let x = inputs[0].tensor(&sizes, &mut random).unwrap();
         assert_eq!(x.shape(), [2, 99]);
         assert!(x.to_f64().iter().all(|x| (0.5..1.0).contains(x)));

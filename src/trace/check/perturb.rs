@@ -6,11 +6,12 @@
 use std::collections::BTreeSet;
 
 use super::evaluate::{argument_inputs, signature};
-use super::value_changes::{Lcg, ValueChange, gather_elements};
+use super::value_changes::{ValueChange, gather_elements};
 use crate::dim::{Bindings, Dim, Symbol};
 use crate::error::Result;
 use crate::ir::{Graph, NamedTree, ValueId};
 use crate::item::{Item, flatten_arguments};
+use crate::random::Lcg;
 use crate::symbols;
 use crate::tensor::Tensor;
 

@@ -2,6 +2,7 @@
 
 use crate::dtype::Category;
 use crate::error::Result;
+use crate::random::Lcg;
 use crate::tensor::Tensor;
 
 /// Ways to change the values of a tensor. Integers and booleans are only permuted or repeated, since they may be indices.
@@ -153,20 +154,6 @@ fn advance_index(index: &mut [usize], shape: &[usize]) {
             return;
         }
         *coordinate = 0;
-    }
-}
-
-/// A linear congruential generator of numbers from 0 to 1. Its sequence does not depend on the platform.
-pub struct Lcg(pub u64);
-
-impl Lcg {
-    /// The next number.
-    pub fn next(&mut self) -> f64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6364136223846793005)
-            .wrapping_add(1442695040888963407);
-        (self.0 >> 11) as f64 / (1u64 << 53) as f64
     }
 }
 
