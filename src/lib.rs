@@ -113,6 +113,7 @@ mod documents;
 pub mod dtype;
 pub mod error;
 pub mod gpu;
+pub mod grad;
 pub mod interrupt;
 pub mod ir;
 pub mod item;

@@ -40,6 +40,7 @@ const ORDER: &[&[&str]] = &[
     &["interp"],
     &["item", "compare"],
     &["pass"],
+    &["grad"],
     &["plan"],
     &["view"],
     &["trace"],

@@ -3,7 +3,7 @@
 use std::f64::consts::{FRAC_1_SQRT_2, PI};
 
 use super::pointwise::{in_compute_dtype, round_to, scaled};
-use super::{Args, Composite, StrideRule};
+use super::{Args, CallGradient, Composite, StrideRule};
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::Result;
@@ -23,12 +23,14 @@ pub(super) const ROWS: &[Composite] = &[
         &["aten::relu(Tensor self) -> Tensor"],
         |a| Ok(a.tensor("self").relu()),
         &["f32[4, 8]", "i64[5]"],
-    ),
+    )
+    .with_gradient(|call| call.where_(call.result(0)?.le(0.0).logical_not())),
     Composite::elementwise(
         &["aten::relu6(Tensor self) -> Tensor"],
         |a| Ok(bounded(a.tensor("self"), Scalar::Int(0), Scalar::Int(6))),
         &["f32[B, 3]", "i64[3]"],
-    ),
+    )
+    .with_gradient(|call| within(call, 0.0.into(), 6.0.into())),
     Composite::elementwise(
         &["aten::hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor"],
         |a| {
@@ -38,7 +40,12 @@ pub(super) const ROWS: &[Composite] = &[
             Ok(x.clamp(low, high))
         },
         &["f32[B, 3]", "f32[3], -0.5, 2"],
-    ),
+    )
+    .with_gradient(|call| {
+        let dtype = call.args().tensor("self").dtype();
+        let bound = |name| call.args().number_as(name, dtype);
+        within(call, bound("min_val"), bound("max_val"))
+    }),
     Composite::elementwise(
         &["aten::gelu(Tensor self, *, str approximate='none') -> Tensor"],
         gelu,
@@ -181,6 +188,17 @@ pub(super) const ROWS: &[Composite] = &[
         &["f32[B, 4]", "f16[2, 3], 0"],
     ),
 ];
+
+/// Passes the gradient on strictly between two bounds, as PyTorch does for `hardtanh`.
+fn within<'g>(
+    call: &CallGradient<'g>,
+    low: ArithmeticOperand<'g>,
+    high: ArithmeticOperand<'g>,
+) -> Result<Vec<(&'static str, Value<'g>)>> {
+    let x = call.args().tensor("self");
+    let is_outside = x.le(low).logical_or(x.ge(high));
+    call.where_(is_outside.logical_not())
+}
 
 /// Clamps to bounds, which are converted to the tensor's dtype.
 fn bounded(x: Value, low: Scalar, high: Scalar) -> Value {

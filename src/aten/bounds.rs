@@ -1,7 +1,7 @@
 //! Elementwise maximum and minimum of two tensors, and clamping.
 
 use super::pointwise::{binary, operands, promote, round_to};
-use super::{Args, Composite};
+use super::{Args, CallGradient, Composite};
 use crate::error::Result;
 use crate::ir::{ArithmeticOperand, Value};
 use crate::op::BinaryFunction;
@@ -54,7 +54,8 @@ pub(super) const ROWS: &[Composite] = &[
             "clamp_min: i32[3], 2",
             "clamp_max.Tensor: f16[3], f32[3]",
         ],
-    ),
+    )
+    .with_gradient(clamp_gradient),
 ];
 
 /// The maximum or minimum of two operands. Where one is not-a-number, the result is the other.
@@ -86,4 +87,41 @@ fn clamp<'g>(a: &Args<'g>) -> Result<Value<'g>> {
         (!a.is_none("max")).then_some(high),
     );
     Ok(x.clamp(low, high).to(dtype))
+}
+
+/// The operand has the gradient from bound to bound, bounds included, and a bound where the operand is beyond it. Where the
+/// bounds cross, the upper one has it.
+fn clamp_gradient<'g>(call: &CallGradient<'g>) -> Result<Vec<(&'static str, Value<'g>)>> {
+    let (args, gradient) = (call.args(), call.gradient(0)?);
+    let x = args.tensor("self");
+    let (low, high) = (args.optional_number("min"), args.optional_number("max"));
+    let mut is_within = x.eq(x);
+    if let Some(low) = low.clone() {
+        is_within = is_within.logical_and(x.ge(low));
+    }
+    if let Some(high) = high.clone() {
+        is_within = is_within.logical_and(x.le(high));
+    }
+    let mut gradients = vec![("self", is_within, x)];
+    if let Some(ArithmeticOperand::Value(low)) = low {
+        let is_below = x.lt(low);
+        let is_low = match high.clone() {
+            Some(high) => is_below.logical_and(low.lt(high)),
+            None => is_below,
+        };
+        gradients.push(("min", is_low, low));
+    }
+    if let Some(ArithmeticOperand::Value(high)) = high {
+        let is_above = x.gt(high);
+        let is_high = match low {
+            Some(low) => is_above.logical_or(high.lt(low)),
+            None => is_above,
+        };
+        gradients.push(("max", is_high, high));
+    }
+    let reduced = gradients.into_iter().map(|(name, passes, operand)| {
+        let part = passes.where_(gradient, 0.0).sum_to(&operand.shape());
+        (name, part.to(operand.dtype()))
+    });
+    Ok(reduced.collect())
 }

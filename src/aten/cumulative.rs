@@ -51,7 +51,8 @@ pub(super) const ROWS: &[Composite] = &[
             ))
         },
         &["f32[B, 3], 1", "bool[2, 3], 0", "i64[], 0"],
-    ),
+    )
+    .with_gradient(|call| call.at_indices(call.args().int("dim"), true)),
     Composite::many(
         &["aten::cummin(Tensor self, int dim) -> (Tensor values, Tensor indices)"],
         |a| {
@@ -62,7 +63,8 @@ pub(super) const ROWS: &[Composite] = &[
             ))
         },
         &["f32[B, 3], 1", "bool[2, 3], 0"],
-    ),
+    )
+    .with_gradient(|call| call.at_indices(call.args().int("dim"), true)),
     Composite::one(
         &["aten::logcumsumexp(Tensor self, int dim) -> Tensor"],
         |a| {

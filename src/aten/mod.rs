@@ -19,6 +19,7 @@
 
 mod accepted_dtypes;
 mod args;
+mod gradient;
 mod graph_methods;
 mod schema;
 
@@ -26,6 +27,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 pub use args::Args;
+pub(crate) use backward::convolution::{conv_filter_gradient, conv_input_gradient};
+pub use gradient::{CallGradient, GradientRule};
 pub use philox::Generator;
 use philox::{COUNTER, SEED};
 pub use schema::{ArgumentType, DefaultValue, ResultStructure, Schema, SchemaParameter};
@@ -169,6 +172,8 @@ pub struct Composite {
     pub is_random: Option<RandomPredicate>,
     /// Memory layout of the results.
     pub strides: StrideRule,
+    /// The gradients of the arguments, where PyTorch's differ from those of the body, or are better numerically.
+    pub gradient: Option<GradientRule>,
     /// Arguments of sample calls: `f32[4, 8], dim=1`. A case belongs to the first schema, unless it begins with the
     /// name of an overload, an operator, or both, and a colon (`Scalar: f32[3], 2`).
     pub cases: &'static [&'static str],
@@ -198,6 +203,7 @@ impl Composite {
             body: CompositeBody::One(body),
             is_random: None,
             strides: StrideRule::Standard,
+            gradient: None,
             cases,
         }
     }
@@ -222,6 +228,7 @@ impl Composite {
             body: CompositeBody::Many(body),
             is_random: None,
             strides: StrideRule::Standard,
+            gradient: None,
             cases,
         }
     }
@@ -229,6 +236,12 @@ impl Composite {
     /// Returns the row with another memory layout of its results.
     const fn with_strides(mut self, strides: StrideRule) -> Composite {
         self.strides = strides;
+        self
+    }
+
+    /// Returns the row with a rule for its gradients.
+    const fn with_gradient(mut self, rule: GradientRule) -> Composite {
+        self.gradient = Some(rule);
         self
     }
 

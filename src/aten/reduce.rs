@@ -1,6 +1,6 @@
 //! Reductions: sums, means, extremes, `any` and `all`.
 
-use super::{Args, Composite};
+use super::{Args, CallGradient, Composite};
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -145,7 +145,8 @@ pub(super) const ROWS: &[Composite] = &[
             "dim: bool[2, 3], 1",
             "dim: f32[], 0",
         ],
-    ),
+    )
+    .with_gradient(at_extreme),
     Composite::many(
         &[
             "aten::min.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
@@ -160,7 +161,8 @@ pub(super) const ROWS: &[Composite] = &[
             "dim: i64[2, 3], 0, True",
             "dim: bool[2, 3], 1",
         ],
-    ),
+    )
+    .with_gradient(at_extreme),
     Composite::one(
         &["aten::argmax(Tensor self, int? dim=None, bool keepdim=False) -> Tensor"],
         |a| Ok(arg_extreme(a, Value::argmax)),
@@ -253,6 +255,11 @@ pub(super) const ROWS: &[Composite] = &[
         &["f32[B, 3, 4], [3, 1]", "f32[2, 3], [2, 3]"],
     ),
 ];
+
+/// Of equal extreme elements along an axis, the one whose index is returned gets the gradient.
+fn at_extreme<'g>(call: &CallGradient<'g>) -> Result<Vec<(&'static str, Value<'g>)>> {
+    call.at_indices(call.args().int("dim"), call.args().bool("keepdim"))
+}
 
 /// The argument `dim` as a list. An empty list means all dimensions, as in PyTorch.
 pub(super) fn dims(a: &Args) -> Vec<i64> {

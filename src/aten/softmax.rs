@@ -4,7 +4,7 @@ use crate::error::Result;
 use crate::ir::Value;
 use crate::shape::wrap_dim;
 
-use super::{Args, Composite};
+use super::{Args, CallGradient, Composite};
 
 pub(super) const ROWS: &[Composite] = &[
     Composite::one(
@@ -19,7 +19,8 @@ pub(super) const ROWS: &[Composite] = &[
             "i64[5], 0, f32",
             "f32[], 0",
         ],
-    ),
+    )
+    .with_gradient(softmax_gradient),
     Composite::one(
         &[
             "aten::log_softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor",
@@ -27,22 +28,26 @@ pub(super) const ROWS: &[Composite] = &[
         ],
         |a| Ok(log_softmax(operand(a), a.int("dim"))),
         &["f32[B, T, 7], -1", "f16[3, 4], 0"],
-    ),
+    )
+    .with_gradient(log_softmax_gradient),
     Composite::one(
         &["aten::_softmax(Tensor self, int dim, bool half_to_float) -> Tensor"],
         |a| Ok(half_to_float(a).softmax(a.int("dim"))),
         &["f32[B, 7], 1, False", "f16[3, 4], 0, True"],
-    ),
+    )
+    .with_gradient(softmax_gradient),
     Composite::one(
         &["aten::_log_softmax(Tensor self, int dim, bool half_to_float) -> Tensor"],
         |a| Ok(log_softmax(half_to_float(a), a.int("dim"))),
         &["f32[B, 7], 1, False"],
-    ),
+    )
+    .with_gradient(log_softmax_gradient),
     Composite::one(
         &["aten::_safe_softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor"],
         |a| Ok(safe_softmax(operand(a), a.int("dim"))),
         &["f32[B, 7], 1"],
-    ),
+    )
+    .with_gradient(softmax_gradient),
     Composite::one(
         &[
             "aten::_masked_softmax(Tensor self, Tensor mask, int? dim=None, int? mask_type=None) -> Tensor",
@@ -54,6 +59,35 @@ pub(super) const ROWS: &[Composite] = &[
         ],
     ),
 ];
+
+/// `y (g - Σ g y)` for a result `y` and its gradient `g`.
+fn softmax_gradient<'g>(call: &CallGradient<'g>) -> Result<Vec<(&'static str, Value<'g>)>> {
+    let (y, g) = (call.result(0)?.to_compute(), call.gradient(0)?.to_compute());
+    let product = g * y;
+    let gradient = product - y * along(call, product);
+    Ok(vec![(
+        "self",
+        gradient.to(call.args().tensor("self").dtype()),
+    )])
+}
+
+/// `g - exp(y) Σ g` for a result `y` and its gradient `g`.
+fn log_softmax_gradient<'g>(call: &CallGradient<'g>) -> Result<Vec<(&'static str, Value<'g>)>> {
+    let (y, g) = (call.result(0)?.to_compute(), call.gradient(0)?.to_compute());
+    let gradient = g - y.exp() * along(call, g);
+    Ok(vec![(
+        "self",
+        gradient.to(call.args().tensor("self").dtype()),
+    )])
+}
+
+/// The sums along the axis of a call.
+fn along<'g>(call: &CallGradient<'g>, x: Value<'g>) -> Value<'g> {
+    match x.rank() {
+        0 => x,
+        _ => x.sum(&[call.args().int("dim")], true),
+    }
+}
 
 /// The argument `self` in the dtype of the result: the argument `dtype` or, by default, its own float dtype (`f32` for
 /// integers).

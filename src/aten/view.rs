@@ -202,9 +202,6 @@ pub(super) const ROWS: &[Composite] = &[
         &[
             "aten::alias(Tensor(a) self) -> Tensor(a)",
             "aten::alias_copy(Tensor self) -> Tensor",
-            "aten::detach(Tensor(a) self) -> Tensor(a)",
-            "aten::detach_copy(Tensor self) -> Tensor",
-            "aten::data(Tensor(a) self) -> Tensor(a)",
             "aten::_lazy_clone(Tensor self) -> Tensor",
             "aten::lift(Tensor self) -> Tensor",
             "aten::lift_fresh(Tensor(a) self) -> Tensor(a)",
@@ -219,6 +216,16 @@ pub(super) const ROWS: &[Composite] = &[
         |a| Ok(a.tensor("self")),
         &["f32[B, 3]", "i64[]"],
     ),
+    Composite::one(
+        &[
+            "aten::detach(Tensor(a) self) -> Tensor(a)",
+            "aten::detach_copy(Tensor self) -> Tensor",
+            "aten::data(Tensor(a) self) -> Tensor(a)",
+        ],
+        |a| Ok(a.tensor("self")),
+        &["f32[B, 3]", "i64[]"],
+    )
+    .with_gradient(|_| Ok(Vec::new())),
     Composite::one(
         &["aten::contiguous(Tensor(a) self, *, MemoryFormat memory_format=0) -> Tensor(a)"],
         |a| Ok(a.tensor("self")),

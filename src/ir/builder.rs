@@ -320,6 +320,11 @@ impl Builder {
         self.state.borrow().graph.values.len()
     }
 
+    /// Copies of the nodes so far, in the order in which they were added.
+    pub(crate) fn nodes(&self) -> Vec<Node> {
+        self.state.borrow().graph.nodes.clone()
+    }
+
     /// The node that defines a value; `None` for inputs and weights.
     pub fn node_of(&self, id: ValueId) -> Option<Node> {
         let state = self.state.borrow();

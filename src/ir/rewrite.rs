@@ -24,11 +24,22 @@ pub struct Replay<'a, 'g> {
 /// Replays a graph. For each node, `step` returns the values that replace its results; [`Replay::copy`] keeps the node.
 pub fn replay(
     graph: &Graph,
+    step: impl for<'g> FnMut(&mut Replay<'_, 'g>, &Node) -> Result<Vec<Value<'g>>>,
+) -> Result<Graph> {
+    replay_with_outputs(graph, step, |replay| {
+        let outputs = graph.outputs.iter();
+        Ok(outputs.map(|output| replay.value(*output)).collect())
+    })
+}
+
+/// Like [`replay`], with the outputs that `outputs` returns after the last node. It may add nodes.
+pub fn replay_with_outputs(
+    graph: &Graph,
     mut step: impl for<'g> FnMut(&mut Replay<'_, 'g>, &Node) -> Result<Vec<Value<'g>>>,
+    outputs: impl for<'g> FnOnce(&mut Replay<'_, 'g>) -> Result<Vec<Value<'g>>>,
 ) -> Result<Graph> {
     let builder = Builder::with_symbols(&graph.name, graph.hints.clone(), graph.guards.clone());
-    let mut outputs = Vec::new();
-    {
+    let outputs: Vec<ValueId> = {
         let mut replay = Replay {
             graph,
             builder: &builder,
@@ -59,10 +70,9 @@ pub fn replay(
                 replay.define(*old, new, known);
             }
         }
-        for output in &graph.outputs {
-            outputs.push(replay.value(*output).id());
-        }
-    }
+        let outputs = outputs(&mut replay)?;
+        outputs.into_iter().map(Value::id).collect()
+    };
     builder.set_states(graph.reads.clone(), graph.writes.clone());
     builder.finish(
         &outputs,

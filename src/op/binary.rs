@@ -1,5 +1,6 @@
 use serde::{Deserialize, Serialize};
 
+use super::derivative::{Derivative, UNDEFINED};
 use super::table::{pointwise_type, scalar_functions};
 use super::{Operand, Rules, operands, polynomial, special};
 use crate::dim::{Bindings, floor_div};
@@ -35,12 +36,16 @@ enum Oracle {
     Compare(fn(f64, f64) -> bool, fn(i64, i64) -> bool),
 }
 
-/// A row of the table: oracle, WGSL expression of operands `x` and `y`, and ranges of sample operands.
-struct Row(Oracle, &'static str, [(f64, f64); 2]);
+/// A row of the table: oracle, WGSL expression of operands `x` and `y`, ranges of sample operands, and derivatives with
+/// respect to them.
+struct Row(Oracle, &'static str, [(f64, f64); 2], [&'static str; 2]);
 
 use Oracle::{Bool, Compare, Float, Integer, Number, PerPrecision, Word};
 
 const PLAIN: [(f64, f64); 2] = [(-10.0, 10.0), (-5.0, 5.0)];
+
+/// Derivatives of functions whose result is no float, or constant between jumps.
+const NO_SLOPE: [&str; 2] = ["0", "0"];
 
 const WORD: [(f64, f64); 2] = [(-2147483648.0, 2147483647.0); 2];
 
@@ -56,48 +61,48 @@ scalar_functions! {
     /// Binary functions, named as in PyTorch.
     BinaryFunction;
 
-    Add "add" Number(|x, y| x + y, i64::wrapping_add), "x + y", PLAIN;
-    Sub "sub" Number(|x, y| x - y, i64::wrapping_sub), "x - y", PLAIN;
-    Mul "mul" Number(|x, y| x * y, i64::wrapping_mul), "x * y", PLAIN;
-    Div "div" Float(|x, y| x / y), "x / y", PLAIN;
-    FloorDivide "floor_divide" Number(floor_divide, floor_div), "floor_divide(x, y)", PLAIN;
-    TruncDivide "trunc_divide" Number(|x, y| (x / y).trunc(), trunc_divide), "trunc_divide(x, y)", PLAIN;
-    Remainder "remainder" Number(remainder, |x, y| x.wrapping_sub(y.wrapping_mul(floor_div(x, y)))), "remainder_of(x, y)", PLAIN;
-    Fmod "fmod" Number(|x, y| x % y, |x, y| if y == 0 { 0 } else { x.wrapping_rem(y) }), "fmod_of(x, y)", PLAIN;
-    Pow "pow" Number(f64::powf, integer_power), "power(x, y)", PLAIN;
-    Maximum "maximum" Number(maximum, i64::max), "maximum(x, y)", PLAIN;
-    Minimum "minimum" Number(minimum, i64::min), "minimum(x, y)", PLAIN;
-    Atan2 "atan2" Float(f64::atan2), "atan2_of(x, y)", PLAIN;
-    Copysign "copysign" Float(f64::copysign), "copy_sign(x, y)", PLAIN;
-    NextAfter "nextafter" Float(nextafter), "next_after(x, y)", PLAIN;
-    Hypot "hypot" Float(f64::hypot), "hypot_of(x, y)", PLAIN;
-    Gcd "gcd" Integer(special::gcd), "gcd(x, y)", PLAIN;
-    Zeta "zeta" PerPrecision(special::zeta, special::zeta), "zeta_of(x, y)", [(1.0, 20.0), (0.0, 20.0)];
-    Igamma "igamma" Float(special::igamma), "igamma_of(x, y)", GAMMA;
-    Igammac "igammac" Float(special::igammac), "igammac_of(x, y)", GAMMA;
-    ChebyshevT "chebyshev_polynomial_t" Float(polynomial::chebyshev_t), "chebyshev_t_of(x, y)", DEGREE;
-    ChebyshevU "chebyshev_polynomial_u" Float(polynomial::chebyshev_u), "chebyshev_u_of(x, y)", DEGREE;
-    ChebyshevV "chebyshev_polynomial_v" Float(polynomial::chebyshev_v), "chebyshev_v_of(x, y)", DEGREE;
-    ChebyshevW "chebyshev_polynomial_w" Float(polynomial::chebyshev_w), "chebyshev_w_of(x, y)", DEGREE;
-    HermiteH "hermite_polynomial_h" Float(polynomial::hermite_h), "hermite_h_of(x, y)", DEGREE;
-    HermiteHe "hermite_polynomial_he" Float(polynomial::hermite_he), "hermite_he_of(x, y)", DEGREE;
-    LaguerreL "laguerre_polynomial_l" Float(polynomial::laguerre), "laguerre_of(x, y)", DEGREE;
-    LegendreP "legendre_polynomial_p" Float(polynomial::legendre), "legendre_of(x, y)", DEGREE;
-    Eq "eq" Compare(|x, y| x == y, |x, y| x == y), "x == y", PLAIN;
-    Ne "ne" Compare(|x, y| x != y, |x, y| x != y), "x != y", PLAIN;
-    Lt "lt" Compare(|x, y| x < y, |x, y| x < y), "x < y", PLAIN;
-    Le "le" Compare(|x, y| x <= y, |x, y| x <= y), "x <= y", PLAIN;
-    Gt "gt" Compare(|x, y| x > y, |x, y| x > y), "x > y", PLAIN;
-    Ge "ge" Compare(|x, y| x >= y, |x, y| x >= y), "x >= y", PLAIN;
-    LogicalAnd "logical_and" Bool(|x, y| x && y), "x && y", PLAIN;
-    LogicalOr "logical_or" Bool(|x, y| x || y), "x || y", PLAIN;
-    LogicalXor "logical_xor" Bool(|x, y| x != y), "x != y", PLAIN;
-    BitwiseAnd "bitwise_and" Integer(|x, y| x & y), "x & y", PLAIN;
-    BitwiseOr "bitwise_or" Integer(|x, y| x | y), "x | y", PLAIN;
-    BitwiseXor "bitwise_xor" Integer(|x, y| x ^ y), "x ^ y", PLAIN;
-    ShiftLeft "bitwise_left_shift" Integer(|x, y| if (0..64).contains(&y) { x << y } else { 0 }), "shift_left(x, y)", PLAIN;
-    MulHigh "mul_high" Word(|x, y| ((u64::from(x) * u64::from(y)) >> 32) as u32), "mul_high(x, y)", WORD;
-    ShiftRight "bitwise_right_shift" Integer(|x, y| x >> if (0..64).contains(&y) { y } else { 63 }), "shift_right(x, y)", PLAIN;
+    Add "add" Number(|x, y| x + y, i64::wrapping_add), "x + y", PLAIN, ["1", "1"];
+    Sub "sub" Number(|x, y| x - y, i64::wrapping_sub), "x - y", PLAIN, ["1", "-1"];
+    Mul "mul" Number(|x, y| x * y, i64::wrapping_mul), "x * y", PLAIN, ["y", "x"];
+    Div "div" Float(|x, y| x / y), "x / y", PLAIN, ["1 / y", "-r / y"];
+    FloorDivide "floor_divide" Number(floor_divide, floor_div), "floor_divide(x, y)", PLAIN, NO_SLOPE;
+    TruncDivide "trunc_divide" Number(|x, y| (x / y).trunc(), trunc_divide), "trunc_divide(x, y)", PLAIN, NO_SLOPE;
+    Remainder "remainder" Number(remainder, |x, y| x.wrapping_sub(y.wrapping_mul(floor_div(x, y)))), "remainder_of(x, y)", PLAIN, ["1", "-floor_divide(x, y)"];
+    Fmod "fmod" Number(|x, y| x % y, |x, y| if y == 0 { 0 } else { x.wrapping_rem(y) }), "fmod_of(x, y)", PLAIN, ["1", "-trunc_divide(x, y)"];
+    Pow "pow" Number(f64::powf, integer_power), "power(x, y)", PLAIN, ["select(eq(y, 0), 0, y * pow(x, y - 1))", "select(logical_and(eq(x, 0), ge(y, 0)), 0, r * log(x))"];
+    Maximum "maximum" Number(maximum, i64::max), "maximum(x, y)", PLAIN, ["select(eq(x, y), 0.5, select(lt(x, y), 0, 1))", "select(eq(x, y), 0.5, select(gt(x, y), 0, 1))"];
+    Minimum "minimum" Number(minimum, i64::min), "minimum(x, y)", PLAIN, ["select(eq(x, y), 0.5, select(gt(x, y), 0, 1))", "select(eq(x, y), 0.5, select(lt(x, y), 0, 1))"];
+    Atan2 "atan2" Float(f64::atan2), "atan2_of(x, y)", PLAIN, ["select(eq(x * x + y * y, 0), 0, y / (x * x + y * y))", "select(eq(x * x + y * y, 0), 0, -x / (x * x + y * y))"];
+    Copysign "copysign" Float(f64::copysign), "copy_sign(x, y)", PLAIN, ["select(eq(x, 0), 0, r / x)", "0"];
+    NextAfter "nextafter" Float(nextafter), "next_after(x, y)", PLAIN, [UNDEFINED; 2];
+    Hypot "hypot" Float(f64::hypot), "hypot_of(x, y)", PLAIN, ["x / r", "y / r"];
+    Gcd "gcd" Integer(special::gcd), "gcd(x, y)", PLAIN, NO_SLOPE;
+    Zeta "zeta" PerPrecision(special::zeta, special::zeta), "zeta_of(x, y)", [(1.0, 20.0), (0.0, 20.0)], [UNDEFINED, "-x * zeta(x + 1, y)"];
+    Igamma "igamma" Float(special::igamma), "igamma_of(x, y)", GAMMA, [UNDEFINED, "exp((x - 1) * log(y) - y - lgamma(x))"];
+    Igammac "igammac" Float(special::igammac), "igammac_of(x, y)", GAMMA, [UNDEFINED, "-exp((x - 1) * log(y) - y - lgamma(x))"];
+    ChebyshevT "chebyshev_polynomial_t" Float(polynomial::chebyshev_t), "chebyshev_t_of(x, y)", DEGREE, [UNDEFINED; 2];
+    ChebyshevU "chebyshev_polynomial_u" Float(polynomial::chebyshev_u), "chebyshev_u_of(x, y)", DEGREE, [UNDEFINED; 2];
+    ChebyshevV "chebyshev_polynomial_v" Float(polynomial::chebyshev_v), "chebyshev_v_of(x, y)", DEGREE, [UNDEFINED; 2];
+    ChebyshevW "chebyshev_polynomial_w" Float(polynomial::chebyshev_w), "chebyshev_w_of(x, y)", DEGREE, [UNDEFINED; 2];
+    HermiteH "hermite_polynomial_h" Float(polynomial::hermite_h), "hermite_h_of(x, y)", DEGREE, [UNDEFINED; 2];
+    HermiteHe "hermite_polynomial_he" Float(polynomial::hermite_he), "hermite_he_of(x, y)", DEGREE, [UNDEFINED; 2];
+    LaguerreL "laguerre_polynomial_l" Float(polynomial::laguerre), "laguerre_of(x, y)", DEGREE, [UNDEFINED; 2];
+    LegendreP "legendre_polynomial_p" Float(polynomial::legendre), "legendre_of(x, y)", DEGREE, [UNDEFINED; 2];
+    Eq "eq" Compare(|x, y| x == y, |x, y| x == y), "x == y", PLAIN, NO_SLOPE;
+    Ne "ne" Compare(|x, y| x != y, |x, y| x != y), "x != y", PLAIN, NO_SLOPE;
+    Lt "lt" Compare(|x, y| x < y, |x, y| x < y), "x < y", PLAIN, NO_SLOPE;
+    Le "le" Compare(|x, y| x <= y, |x, y| x <= y), "x <= y", PLAIN, NO_SLOPE;
+    Gt "gt" Compare(|x, y| x > y, |x, y| x > y), "x > y", PLAIN, NO_SLOPE;
+    Ge "ge" Compare(|x, y| x >= y, |x, y| x >= y), "x >= y", PLAIN, NO_SLOPE;
+    LogicalAnd "logical_and" Bool(|x, y| x && y), "x && y", PLAIN, NO_SLOPE;
+    LogicalOr "logical_or" Bool(|x, y| x || y), "x || y", PLAIN, NO_SLOPE;
+    LogicalXor "logical_xor" Bool(|x, y| x != y), "x != y", PLAIN, NO_SLOPE;
+    BitwiseAnd "bitwise_and" Integer(|x, y| x & y), "x & y", PLAIN, NO_SLOPE;
+    BitwiseOr "bitwise_or" Integer(|x, y| x | y), "x | y", PLAIN, NO_SLOPE;
+    BitwiseXor "bitwise_xor" Integer(|x, y| x ^ y), "x ^ y", PLAIN, NO_SLOPE;
+    ShiftLeft "bitwise_left_shift" Integer(|x, y| if (0..64).contains(&y) { x << y } else { 0 }), "shift_left(x, y)", PLAIN, NO_SLOPE;
+    MulHigh "mul_high" Word(|x, y| ((u64::from(x) * u64::from(y)) >> 32) as u32), "mul_high(x, y)", WORD, NO_SLOPE;
+    ShiftRight "bitwise_right_shift" Integer(|x, y| x >> if (0..64).contains(&y) { y } else { 63 }), "shift_right(x, y)", PLAIN, NO_SLOPE;
 }
 
 impl Rules for Binary {
@@ -184,6 +189,13 @@ impl BinaryFunction {
     /// Ranges from which sample operands are drawn.
     pub fn sample_ranges(self) -> [(f64, f64); 2] {
         self.row().2
+    }
+
+    /// The derivative with respect to the first or second operand (0 or 1); `None` if PyTorch defines none.
+    pub fn derivative(self, operand: usize) -> Result<Option<Derivative>> {
+        let formulas = self.row().3;
+        let formula = formulas.get(operand);
+        formula.map_or(Ok(None), |formula| Derivative::parse(formula))
     }
 
     fn oracle(self) -> Oracle {

@@ -1,5 +1,6 @@
 use serde::{Deserialize, Serialize};
 
+use super::derivative::{Derivative, UNDEFINED};
 use super::table::{pointwise_type, scalar_functions};
 use super::{Operand, Rules, bessel, operands, special, values};
 use crate::dim::Bindings;
@@ -34,8 +35,8 @@ enum Oracle {
     Test(fn(f64) -> bool),
 }
 
-/// A row of the table: oracle, WGSL expression of an operand `x`, and range of sample operands.
-struct Row(Oracle, &'static str, (f64, f64));
+/// A row of the table: oracle, WGSL expression of an operand `x`, range of sample operands, and derivative.
+struct Row(Oracle, &'static str, (f64, f64), &'static str);
 
 use Oracle::{Bool, Float, Integer, Number, PerPrecision, Test};
 
@@ -43,63 +44,63 @@ scalar_functions! {
     /// Unary functions, named as in PyTorch.
     UnaryFunction;
 
-    Neg "neg" Number(|x| -x, i64::wrapping_neg), "-x", (-9.0, 9.0);
-    Abs "abs" Number(f64::abs, i64::wrapping_abs), "abs(x)", (-9.0, 9.0);
-    Sign "sign" Number(sign, i64::signum), "sign_of(x)", (-9.0, 9.0);
-    Floor "floor" Float(f64::floor), "floor(x)", (-9.0, 9.0);
-    Ceil "ceil" Float(f64::ceil), "ceil(x)", (-9.0, 9.0);
-    Round "round" Float(f64::round_ties_even), "round(x)", (-9.0, 9.0);
-    Trunc "trunc" Float(f64::trunc), "trunc(x)", (-9.0, 9.0);
-    Sqrt "sqrt" Float(f64::sqrt), "sqrt(x)", (0.0, 9.0);
-    Rsqrt "rsqrt" PerPrecision(|x| 1.0 / x.sqrt(), |x| 1.0 / x.sqrt()), "1.0 / sqrt(x)", (0.1, 9.0);
-    Exp "exp" Float(f64::exp), "exp_of(x)", (-9.0, 9.0);
-    Exp2 "exp2" Float(f64::exp2), "exp2_of(x)", (-9.0, 9.0);
-    Expm1 "expm1" Float(f64::exp_m1), "expm1_of(x)", (-3.0, 3.0);
-    Log "log" Float(f64::ln), "log_of(x)", (0.01, 99.0);
-    Log2 "log2" Float(f64::log2), "log2_of(x)", (0.01, 99.0);
-    Log10 "log10" Float(f64::log10), "log10_of(x)", (0.01, 99.0);
-    Log1p "log1p" Float(f64::ln_1p), "log1p_of(x)", (-0.9, 9.0);
-    Sin "sin" Float(f64::sin), "sin_of(x)", (-99.0, 99.0);
-    Cos "cos" Float(f64::cos), "cos_of(x)", (-99.0, 99.0);
-    Tan "tan" Float(f64::tan), "tan_of(x)", (-1.5, 1.5);
-    Asin "asin" Float(f64::asin), "asin_of(x)", (-1.0, 1.0);
-    Acos "acos" Float(f64::acos), "acos_of(x)", (-1.0, 1.0);
-    Atan "atan" Float(f64::atan), "atan_of(x)", (-9.0, 9.0);
-    Sinh "sinh" Float(f64::sinh), "sinh_of(x)", (-5.0, 5.0);
-    Cosh "cosh" PerPrecision(cosh, f64::cosh), "cosh_of(x)", (-5.0, 5.0);
-    Tanh "tanh" Float(f64::tanh), "tanh_of(x)", (-20.0, 20.0);
-    Asinh "asinh" Float(f64::asinh), "asinh_of(x)", (-9.0, 9.0);
-    Acosh "acosh" Float(f64::acosh), "acosh_of(x)", (1.0, 9.0);
-    Atanh "atanh" Float(f64::atanh), "atanh_of(x)", (-0.99, 0.99);
-    Sigmoid "sigmoid" PerPrecision(sigmoid, sigmoid), "sigmoid_of(x)", (-20.0, 20.0);
-    Erf "erf" Float(libm::erf), "erf_of(x)", (-4.0, 4.0);
-    Erfc "erfc" Float(libm::erfc), "erfc_of(x)", (-4.0, 4.0);
-    Erfinv "erfinv" Float(erfinv), "erfinv_of(x)", (-0.99, 0.99);
-    Lgamma "lgamma" Float(lgamma), "lgamma_of(x)", (0.1, 20.0);
-    Digamma "digamma" PerPrecision(special::digamma, special::digamma), "digamma_of(x)", (0.1, 20.0);
-    Trigamma "trigamma" PerPrecision(special::trigamma, special::trigamma), "trigamma_of(x)", (0.1, 20.0);
-    I0 "i0" PerPrecision(bessel::i0, bessel::i0), "i0_of(x)", (-9.0, 9.0);
-    I0e "i0e" PerPrecision(bessel::i0e, bessel::i0e), "i0e_of(x)", (-30.0, 30.0);
-    I1 "i1" PerPrecision(bessel::i1, bessel::i1), "i1_of(x)", (-9.0, 9.0);
-    I1e "i1e" PerPrecision(bessel::i1e, bessel::i1e), "i1e_of(x)", (-30.0, 30.0);
-    ModifiedI1 "modified_bessel_i1" PerPrecision(bessel::modified_i1, bessel::modified_i1), "modified_i1_of(x)", (-9.0, 9.0);
-    K0 "modified_bessel_k0" PerPrecision(bessel::k0, bessel::k0), "k0_of(x)", (0.1, 9.0);
-    K0e "scaled_modified_bessel_k0" PerPrecision(bessel::k0e, bessel::k0e), "k0e_of(x)", (0.1, 30.0);
-    K1 "modified_bessel_k1" PerPrecision(bessel::k1, bessel::k1), "k1_of(x)", (0.1, 9.0);
-    K1e "scaled_modified_bessel_k1" PerPrecision(bessel::k1e, bessel::k1e), "k1e_of(x)", (0.1, 30.0);
-    BesselJ0 "bessel_j0" PerPrecision(bessel::j0, bessel::j0), "bessel_j0_of(x)", (-50.0, 50.0);
-    BesselJ1 "bessel_j1" PerPrecision(bessel::j1, bessel::j1), "bessel_j1_of(x)", (-50.0, 50.0);
-    BesselY0 "bessel_y0" PerPrecision(bessel::y0, bessel::y0), "bessel_y0_of(x)", (0.1, 50.0);
-    BesselY1 "bessel_y1" PerPrecision(bessel::y1, bessel::y1), "bessel_y1_of(x)", (0.1, 50.0);
-    AiryAi "airy_ai" PerPrecision(bessel::airy_ai, bessel::airy_ai), "airy_ai_of(x)", (-20.0, 5.0);
-    Erfcx "erfcx" PerPrecision(special::erfcx, special::erfcx), "erfcx_of(x)", (-3.0, 50.0);
-    Ndtri "ndtri" Float(special::ndtri), "ndtri_of(x)", (0.001, 0.999);
-    Mantissa "frexp_mantissa" Float(special::mantissa), "mantissa_of(x)", (-99.0, 99.0);
-    Exponent "frexp_exponent" Float(special::exponent), "exponent_of(x)", (-99.0, 99.0);
-    BitwiseNot "bitwise_not" Integer(|x| !x), "~x", (-9.0, 9.0);
-    LogicalNot "logical_not" Bool(|x| !x), "!x", (0.0, 1.0);
-    IsNan "isnan" Test(f64::is_nan), "is_nan(x)", (-9.0, 9.0);
-    SignBit "signbit" Test(f64::is_sign_negative), "sign_bit(x)", (-9.0, 9.0);
+    Neg "neg" Number(|x| -x, i64::wrapping_neg), "-x", (-9.0, 9.0), "-1";
+    Abs "abs" Number(f64::abs, i64::wrapping_abs), "abs(x)", (-9.0, 9.0), "sign(x)";
+    Sign "sign" Number(sign, i64::signum), "sign_of(x)", (-9.0, 9.0), "0";
+    Floor "floor" Float(f64::floor), "floor(x)", (-9.0, 9.0), "0";
+    Ceil "ceil" Float(f64::ceil), "ceil(x)", (-9.0, 9.0), "0";
+    Round "round" Float(f64::round_ties_even), "round(x)", (-9.0, 9.0), "0";
+    Trunc "trunc" Float(f64::trunc), "trunc(x)", (-9.0, 9.0), "0";
+    Sqrt "sqrt" Float(f64::sqrt), "sqrt(x)", (0.0, 9.0), "0.5 / r";
+    Rsqrt "rsqrt" PerPrecision(|x| 1.0 / x.sqrt(), |x| 1.0 / x.sqrt()), "1.0 / sqrt(x)", (0.1, 9.0), "-0.5 * r * r * r";
+    Exp "exp" Float(f64::exp), "exp_of(x)", (-9.0, 9.0), "r";
+    Exp2 "exp2" Float(f64::exp2), "exp2_of(x)", (-9.0, 9.0), "r * 0.6931471805599453";
+    Expm1 "expm1" Float(f64::exp_m1), "expm1_of(x)", (-3.0, 3.0), "r + 1";
+    Log "log" Float(f64::ln), "log_of(x)", (0.01, 99.0), "1 / x";
+    Log2 "log2" Float(f64::log2), "log2_of(x)", (0.01, 99.0), "1 / (x * 0.6931471805599453)";
+    Log10 "log10" Float(f64::log10), "log10_of(x)", (0.01, 99.0), "1 / (x * 2.302585092994046)";
+    Log1p "log1p" Float(f64::ln_1p), "log1p_of(x)", (-0.9, 9.0), "1 / (x + 1)";
+    Sin "sin" Float(f64::sin), "sin_of(x)", (-99.0, 99.0), "cos(x)";
+    Cos "cos" Float(f64::cos), "cos_of(x)", (-99.0, 99.0), "-sin(x)";
+    Tan "tan" Float(f64::tan), "tan_of(x)", (-1.5, 1.5), "1 + r * r";
+    Asin "asin" Float(f64::asin), "asin_of(x)", (-1.0, 1.0), "rsqrt(1 - x * x)";
+    Acos "acos" Float(f64::acos), "acos_of(x)", (-1.0, 1.0), "-rsqrt(1 - x * x)";
+    Atan "atan" Float(f64::atan), "atan_of(x)", (-9.0, 9.0), "1 / (x * x + 1)";
+    Sinh "sinh" Float(f64::sinh), "sinh_of(x)", (-5.0, 5.0), "cosh(x)";
+    Cosh "cosh" PerPrecision(cosh, f64::cosh), "cosh_of(x)", (-5.0, 5.0), "sinh(x)";
+    Tanh "tanh" Float(f64::tanh), "tanh_of(x)", (-20.0, 20.0), "1 - r * r";
+    Asinh "asinh" Float(f64::asinh), "asinh_of(x)", (-9.0, 9.0), "rsqrt(x * x + 1)";
+    Acosh "acosh" Float(f64::acosh), "acosh_of(x)", (1.0, 9.0), "rsqrt(x * x - 1)";
+    Atanh "atanh" Float(f64::atanh), "atanh_of(x)", (-0.99, 0.99), "1 / (1 - x * x)";
+    Sigmoid "sigmoid" PerPrecision(sigmoid, sigmoid), "sigmoid_of(x)", (-20.0, 20.0), "(1 - r) * r";
+    Erf "erf" Float(libm::erf), "erf_of(x)", (-4.0, 4.0), "1.1283791670955126 * exp(-(x * x))";
+    Erfc "erfc" Float(libm::erfc), "erfc_of(x)", (-4.0, 4.0), "-1.1283791670955126 * exp(-(x * x))";
+    Erfinv "erfinv" Float(erfinv), "erfinv_of(x)", (-0.99, 0.99), "0.886226925452758 * exp(r * r)";
+    Lgamma "lgamma" Float(lgamma), "lgamma_of(x)", (0.1, 20.0), "digamma(x)";
+    Digamma "digamma" PerPrecision(special::digamma, special::digamma), "digamma_of(x)", (0.1, 20.0), "trigamma(x)";
+    Trigamma "trigamma" PerPrecision(special::trigamma, special::trigamma), "trigamma_of(x)", (0.1, 20.0), "-2 * zeta(3, x)";
+    I0 "i0" PerPrecision(bessel::i0, bessel::i0), "i0_of(x)", (-9.0, 9.0), "i1(x)";
+    I0e "i0e" PerPrecision(bessel::i0e, bessel::i0e), "i0e_of(x)", (-30.0, 30.0), "i1e(x) - sign(x) * r";
+    I1 "i1" PerPrecision(bessel::i1, bessel::i1), "i1_of(x)", (-9.0, 9.0), "select(eq(x, 0), 0.5, i0(x) - r / x)";
+    I1e "i1e" PerPrecision(bessel::i1e, bessel::i1e), "i1e_of(x)", (-30.0, 30.0), "select(eq(x, 0), 0.5, i0e(x) - r * (sign(x) + 1 / x))";
+    ModifiedI1 "modified_bessel_i1" PerPrecision(bessel::modified_i1, bessel::modified_i1), "modified_i1_of(x)", (-9.0, 9.0), UNDEFINED;
+    K0 "modified_bessel_k0" PerPrecision(bessel::k0, bessel::k0), "k0_of(x)", (0.1, 9.0), UNDEFINED;
+    K0e "scaled_modified_bessel_k0" PerPrecision(bessel::k0e, bessel::k0e), "k0e_of(x)", (0.1, 30.0), UNDEFINED;
+    K1 "modified_bessel_k1" PerPrecision(bessel::k1, bessel::k1), "k1_of(x)", (0.1, 9.0), UNDEFINED;
+    K1e "scaled_modified_bessel_k1" PerPrecision(bessel::k1e, bessel::k1e), "k1e_of(x)", (0.1, 30.0), UNDEFINED;
+    BesselJ0 "bessel_j0" PerPrecision(bessel::j0, bessel::j0), "bessel_j0_of(x)", (-50.0, 50.0), UNDEFINED;
+    BesselJ1 "bessel_j1" PerPrecision(bessel::j1, bessel::j1), "bessel_j1_of(x)", (-50.0, 50.0), UNDEFINED;
+    BesselY0 "bessel_y0" PerPrecision(bessel::y0, bessel::y0), "bessel_y0_of(x)", (0.1, 50.0), UNDEFINED;
+    BesselY1 "bessel_y1" PerPrecision(bessel::y1, bessel::y1), "bessel_y1_of(x)", (0.1, 50.0), UNDEFINED;
+    AiryAi "airy_ai" PerPrecision(bessel::airy_ai, bessel::airy_ai), "airy_ai_of(x)", (-20.0, 5.0), UNDEFINED;
+    Erfcx "erfcx" PerPrecision(special::erfcx, special::erfcx), "erfcx_of(x)", (-3.0, 50.0), "2 * x * r - 1.1283791670955126";
+    Ndtri "ndtri" Float(special::ndtri), "ndtri_of(x)", (0.001, 0.999), "2.5066282746310002 * exp(0.5 * r * r)";
+    Mantissa "frexp_mantissa" Float(special::mantissa), "mantissa_of(x)", (-99.0, 99.0), "exp2(-frexp_exponent(x))";
+    Exponent "frexp_exponent" Float(special::exponent), "exponent_of(x)", (-99.0, 99.0), "0";
+    BitwiseNot "bitwise_not" Integer(|x| !x), "~x", (-9.0, 9.0), "0";
+    LogicalNot "logical_not" Bool(|x| !x), "!x", (0.0, 1.0), "0";
+    IsNan "isnan" Test(f64::is_nan), "is_nan(x)", (-9.0, 9.0), "0";
+    SignBit "signbit" Test(f64::is_sign_negative), "sign_bit(x)", (-9.0, 9.0), "0";
 }
 
 impl Rules for Unary {
@@ -160,6 +161,11 @@ impl UnaryFunction {
     /// Range from which sample operands are drawn.
     pub fn sample_range(self) -> (f64, f64) {
         self.row().2
+    }
+
+    /// The derivative; `None` if PyTorch defines none.
+    pub fn derivative(self) -> Result<Option<Derivative>> {
+        Derivative::parse(self.row().3)
     }
 
     fn oracle(self) -> Oracle {

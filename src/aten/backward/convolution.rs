@@ -3,7 +3,7 @@
 use crate::dim::Dim;
 use crate::error::Result;
 use crate::ir::Value;
-use crate::op::ConvAxis;
+use crate::op::{Conv, ConvAxis};
 
 use super::super::convolution::{one_per_axis, patches, transposed_filter};
 use super::super::{Args, Composite};
@@ -44,97 +44,110 @@ fn convolution_backward<'g>(a: &Args<'g>) -> Result<Vec<Value<'g>>> {
     ])
 }
 
-/// The parameters of a convolution, one number for each spatial axis.
+/// The parameters of a convolution.
 struct Convolution {
-    stride: Vec<i64>,
-    padding: Vec<i64>,
-    dilation: Vec<i64>,
+    /// The convolution of the larger of input and output, which gives the smaller.
+    of_larger: Conv,
     is_transposed: bool,
-    groups: i64,
 }
 
 impl Convolution {
     fn from_args(a: &Args, filter: Value) -> Result<Convolution> {
         let spatial_axes = filter.rank().saturating_sub(2);
         let per_axis = |name| one_per_axis(a.ints(name), spatial_axes);
+        let (stride, padding) = (per_axis("stride")?, per_axis("padding")?);
+        let numbers = stride.iter().zip(&padding).zip(per_axis("dilation")?);
+        let axis = |((stride, padding), dilation): ((&i64, &i64), i64)| ConvAxis {
+            dilation,
+            ..ConvAxis::padded(*stride, *padding)
+        };
         Ok(Convolution {
-            stride: per_axis("stride")?,
-            padding: per_axis("padding")?,
-            dilation: per_axis("dilation")?,
+            of_larger: Conv {
+                axes: numbers.map(axis).collect(),
+                groups: a.int("groups").max(1),
+            },
             is_transposed: a.bool("transposed"),
-            groups: a.int("groups").max(1),
         })
     }
 
-    /// The geometry of the convolution of the larger of input and output, which gives the smaller.
-    fn axes(&self) -> Vec<ConvAxis> {
-        let numbers = self.stride.iter().zip(&self.padding).zip(&self.dilation);
-        let axis = |((stride, padding), dilation): ((&i64, &i64), &i64)| ConvAxis {
-            dilation: *dilation,
-            ..ConvAxis::padded(*stride, *padding)
-        };
-        numbers.map(axis).collect()
-    }
-
-    /// The gradient of the input of a convolution is a transposed convolution of the output's gradient, and the reverse.
+    /// The gradient of the input of a transposed convolution is a convolution of the output's gradient.
     fn input_gradient<'g>(&self, [gradient, input, filter]: [Value<'g>; 3]) -> Result<Value<'g>> {
-        let result = match self.is_transposed {
-            true => gradient.conv(filter, self.axes(), self.groups),
-            false => {
-                let flipped = transposed_filter(filter, self.groups)?;
-                gradient.conv(flipped, self.transposed_axes(filter)?, self.groups)
-            }
-        };
-        // A stride leaves elements at the end of the axis that no window reaches.
-        let sizes = input.shape().into_iter().enumerate().skip(2);
-        Ok(sizes.fold(result, |result, (axis, size)| {
-            result.narrow(axis as i64, 0, size)
-        }))
+        let Conv { axes, groups } = self.of_larger.clone();
+        match self.is_transposed {
+            true => Ok(gradient.conv(filter, axes, groups)),
+            false => conv_input_gradient(&self.of_larger, gradient, input, filter),
+        }
     }
 
-    /// The geometry of the transposed convolution, with as many elements at the end as an input can have.
-    fn transposed_axes(&self, filter: Value) -> Result<Vec<ConvAxis>> {
-        let symbols = filter.builder().symbols();
-        let taps = filter.shape().into_iter().skip(2);
-        let axis = |(taps, axis): (Dim, ConvAxis)| {
-            let extent = axis.dilation.saturating_mul(symbols.specialize(&taps)? - 1);
-            let low = extent.saturating_sub(axis.low);
-            Ok(ConvAxis {
-                stride: 1,
-                low,
-                high: low.saturating_add(axis.stride - 1),
-                dilation: axis.dilation,
-                base_dilation: axis.stride,
-            })
-        };
-        taps.zip(self.axes()).map(axis).collect()
-    }
-
-    /// The gradient of the filter: the products of the elements of each window of the larger of input and output with the
-    /// elements of the smaller, summed over batch and windows.
     fn filter_gradient<'g>(&self, [gradient, input, filter]: [Value<'g>; 3]) -> Result<Value<'g>> {
-        let (large, small) = match self.is_transposed {
-            true => (gradient, input),
-            false => (input, gradient),
-        };
-        let groups = Dim::from(self.groups);
-        let [batch, channels] = [small.size(0), small.size(1).floor_div(&groups)];
-        // [G, N Y, (C / G) K]
-        let windows = patches(large, filter, &self.axes(), &groups)?.transpose(0, 1);
-        let [_, _, positions, elements] = windows.sizes()?;
-        let windows = windows.reshape(vec![groups.clone(), &batch * &positions, elements]);
-        // [G, O / G, N Y]
-        let rows = small
-            .reshape(vec![
-                batch.clone(),
-                groups.clone(),
-                channels.clone(),
-                positions.clone(),
-            ])
-            .permute([1, 2, 0, 3])
-            .reshape(vec![groups, channels, batch * positions]);
-        Ok(rows.matmul(windows).reshape(filter.shape()))
+        match self.is_transposed {
+            true => conv_filter_gradient(&self.of_larger, input, gradient, filter),
+            false => conv_filter_gradient(&self.of_larger, gradient, input, filter),
+        }
     }
+}
+
+/// The gradient of a convolution's input: a convolution of the result's gradient by the transposed filter, in which strides
+/// and distances between input elements change places.
+pub(crate) fn conv_input_gradient<'g>(
+    conv: &Conv,
+    gradient: Value<'g>,
+    input: Value<'g>,
+    filter: Value<'g>,
+) -> Result<Value<'g>> {
+    let transposed = transposed_filter(filter, conv.groups)?;
+    let result = gradient.conv(transposed, transposed_axes(conv, filter)?, conv.groups);
+    // A stride leaves elements at the end of the axis that no window reaches.
+    let sizes = input.shape().into_iter().enumerate().skip(2);
+    Ok(sizes.fold(result, |result, (axis, size)| {
+        result.narrow(axis as i64, 0, size)
+    }))
+}
+
+/// The geometry of the transposed convolution, with as many elements at the end as an input can have.
+fn transposed_axes(conv: &Conv, filter: Value) -> Result<Vec<ConvAxis>> {
+    let symbols = filter.builder().symbols();
+    let taps = filter.shape().into_iter().skip(2);
+    let axis = |(taps, axis): (Dim, &ConvAxis)| {
+        let extent = axis.dilation.saturating_mul(symbols.specialize(&taps)? - 1);
+        Ok(ConvAxis {
+            stride: axis.base_dilation,
+            low: extent.saturating_sub(axis.low),
+            high: extent
+                .saturating_sub(axis.high)
+                .saturating_add(axis.stride - 1),
+            dilation: axis.dilation,
+            base_dilation: axis.stride,
+        })
+    };
+    taps.zip(&conv.axes).map(axis).collect()
+}
+
+/// The gradient of a convolution's filter: the products of the elements of each window of the input with the elements of the
+/// result's gradient, summed over batch and windows.
+pub(crate) fn conv_filter_gradient<'g>(
+    conv: &Conv,
+    gradient: Value<'g>,
+    input: Value<'g>,
+    filter: Value<'g>,
+) -> Result<Value<'g>> {
+    let groups = Dim::from(conv.groups);
+    let [batch, channels] = [gradient.size(0), gradient.size(1).floor_div(&groups)];
+    // [G, N Y, (C / G) K]
+    let windows = patches(input, filter, &conv.axes, &groups)?.transpose(0, 1);
+    let [_, _, positions, elements] = windows.sizes()?;
+    let windows = windows.reshape(vec![groups.clone(), &batch * &positions, elements]);
+    // [G, O / G, N Y]
+    let rows = gradient
+        .reshape(vec![
+            batch.clone(),
+            groups.clone(),
+            channels.clone(),
+            positions.clone(),
+        ])
+        .permute([1, 2, 0, 3])
+        .reshape(vec![groups, channels, batch * positions]);
+    Ok(rows.matmul(windows).reshape(filter.shape()))
 }
 
 /// The sum over batch and positions, in which all elements count.

@@ -50,6 +50,24 @@ impl<'g> Value<'g> {
             .reduce(ReduceFunction::Sum, dims, keepdim)
     }
 
+    /// The sum over the axes along which a shape was broadcast to this value's: `Tensor.sum_to_size`.
+    pub fn sum_to(self, shape: &Shape) -> Value<'g> {
+        let wide = self.shape();
+        let new = wide.len().saturating_sub(shape.len());
+        let is_repeated = |(axis, wide): (usize, &Dim)| match axis.checked_sub(new) {
+            Some(axis) => shape.get(axis).is_some_and(|size| size.is(1)) && !wide.is(1),
+            None => true,
+        };
+        let axes = wide.iter().enumerate();
+        let axes = axes.filter(|axis| is_repeated(*axis));
+        let axes: Vec<i64> = axes.map(|(axis, _)| axis as i64).collect();
+        let sum = match axes.as_slice() {
+            [] => self,
+            axes => self.sum(axes, true),
+        };
+        sum.reshape(shape.clone())
+    }
+
     /// Product along axes; integers and `bool` multiply as `i64`.
     pub fn prod(self, dims: &[i64], keepdim: bool) -> Value<'g> {
         self.to(self.dtype().to_sum())

@@ -1,0 +1,80 @@
+//! Gradients of calls, for rows with a rule of their own.
+
+use super::{Args, Operator};
+use crate::error::{Error, Result};
+use crate::ir::{Argument, Builder, Value};
+use crate::op::ScatterFunction;
+
+/// Gradients of the arguments of a call that are tensors, by parameter. An absent argument has none.
+pub type GradientRule = for<'g> fn(&CallGradient<'g>) -> Result<Vec<(&'static str, Value<'g>)>>;
+
+/// A call, its results, and their gradients.
+pub struct CallGradient<'g> {
+    args: Args<'g>,
+    results: Vec<Value<'g>>,
+    gradients: Vec<Option<Value<'g>>>,
+}
+
+impl<'g> CallGradient<'g> {
+    /// A call with results and their gradients; `None` for results that the loss does not depend on.
+    pub(crate) fn new(
+        builder: &'g Builder,
+        operator: &'static Operator,
+        arguments: &[Argument],
+        results: Vec<Value<'g>>,
+        gradients: Vec<Option<Value<'g>>>,
+    ) -> CallGradient<'g> {
+        CallGradient {
+            args: Args::new(builder, operator, arguments),
+            results,
+            gradients,
+        }
+    }
+
+    /// Passes the gradient of the only result on to `self` where `is_passed` holds.
+    pub(super) fn where_(&self, is_passed: Value<'g>) -> Result<Vec<(&'static str, Value<'g>)>> {
+        Ok(vec![("self", is_passed.where_(self.gradient(0)?, 0.0))])
+    }
+
+    /// Adds the gradient of the first result to the elements of `self` that the second result names.
+    pub(super) fn at_indices(
+        &self,
+        dim: i64,
+        keepdim: bool,
+    ) -> Result<Vec<(&'static str, Value<'g>)>> {
+        let x = self.args.tensor("self");
+        let (gradient, indices) = (self.gradient(0)?, self.result(1)?);
+        if x.rank() == 0 {
+            return Ok(vec![("self", gradient)]);
+        }
+        let restored = |value: Value<'g>| match keepdim {
+            true => value,
+            false => value.unsqueeze(dim),
+        };
+        let zeros = x.builder().full(x.dtype(), x.shape(), 0.0);
+        let (indices, gradient) = (restored(indices), restored(gradient));
+        let gradient = zeros.scatter(dim, indices, gradient, ScatterFunction::Add);
+        Ok(vec![("self", gradient)])
+    }
+
+    /// The arguments of the call.
+    pub fn args(&self) -> &Args<'g> {
+        &self.args
+    }
+
+    /// A result of the call.
+    pub fn result(&self, index: usize) -> Result<Value<'g>> {
+        let result = self.results.get(index).copied();
+        result.ok_or_else(|| Error::internal(format!("there is no result {index}")))
+    }
+
+    /// The gradient of a result; zeros where the loss does not depend on it.
+    pub fn gradient(&self, index: usize) -> Result<Value<'g>> {
+        let known = self.gradients.get(index).copied().flatten();
+        let result = self.result(index)?;
+        Ok(known.unwrap_or_else(|| {
+            let builder = self.args.builder();
+            builder.full(result.dtype(), result.shape(), 0.0)
+        }))
+    }
+}

@@ -1,0 +1,253 @@
+//! The walk from the last node to the first.
+
+use std::collections::{HashMap, HashSet};
+
+use super::{Loss, rules};
+use crate::aten::{self, CallGradient};
+use crate::error::{Error, Result};
+use crate::ir::{Argument, Builder, Graph, Node, Op, Value, ValueId};
+
+/// Gradients of values of a graph under construction.
+pub(super) struct Backward<'g> {
+    builder: &'g Builder,
+    /// Values whose gradients are wanted.
+    wanted: Vec<Value<'g>>,
+    /// The forward nodes.
+    nodes: Vec<Node>,
+    /// Float values that depend on a wanted one.
+    active: HashSet<ValueId>,
+    /// Sums of the gradients so far.
+    gradients: HashMap<ValueId, Value<'g>>,
+    /// Operators without a derivative.
+    faults: Vec<Error>,
+}
+
+/// A node, and the gradients of its results.
+pub(super) struct NodeGradient<'a, 'g> {
+    pub(super) builder: &'g Builder,
+    pub(super) node: &'a Node,
+    active: &'a HashSet<ValueId>,
+    /// Gradients of the results; `None` where the loss does not depend on a result.
+    results: Vec<Option<Value<'g>>>,
+}
+
+/// Gradients of a node's arguments, in order; `None` for arguments without one. May be shorter than the arguments.
+pub(super) type ArgumentGradients<'g> = Vec<Option<Value<'g>>>;
+
+impl<'g> Backward<'g> {
+    /// Prepares the walk over all nodes of a builder.
+    pub(super) fn of(builder: &'g Builder, wanted: &[Value<'g>]) -> Backward<'g> {
+        let nodes = builder.nodes();
+        let mut active: HashSet<ValueId> = wanted.iter().map(|value| value.id()).collect();
+        for node in &nodes {
+            if node.operands().iter().any(|id| active.contains(id)) {
+                let results = node.results.iter().copied();
+                active.extend(results.filter(|id| builder.ty(*id).dtype.is_float()));
+            }
+        }
+        Backward {
+            builder,
+            wanted: wanted.to_vec(),
+            nodes,
+            active,
+            gradients: HashMap::new(),
+            faults: Vec::new(),
+        }
+    }
+
+    /// Adds the nodes that compute the gradients of a loss of these outputs, and returns them.
+    pub(super) fn run(
+        mut self,
+        loss: &Loss,
+        graph: &Graph,
+        outputs: &[Value<'g>],
+    ) -> Result<Vec<Value<'g>>> {
+        for (output, gradient) in loss.gradients(graph, outputs)? {
+            self.add(output.id(), gradient);
+        }
+        let nodes = std::mem::take(&mut self.nodes);
+        for node in nodes.iter().rev() {
+            self.visit(node);
+        }
+        self.builder.check()?;
+        self.faults.reverse();
+        if let Some(error) = Error::all(self.faults) {
+            return Err(error);
+        }
+        let gradients = self.gradients;
+        let gradient = |value: &Value<'g>| {
+            let zeros = || self.builder.full(value.dtype(), value.shape(), 0.0);
+            gradients.get(&value.id()).copied().unwrap_or_else(zeros)
+        };
+        Ok(self.wanted.iter().map(gradient).collect())
+    }
+
+    /// Adds to the gradient of a value that depends on a wanted one.
+    fn add(&mut self, id: ValueId, gradient: Value<'g>) {
+        if self.active.contains(&id) {
+            let sum = self.gradients.entry(id);
+            sum.and_modify(|sum| *sum = *sum + gradient)
+                .or_insert(gradient);
+        }
+    }
+
+    /// Adds the gradients of a node's operands.
+    fn visit(&mut self, node: &Node) {
+        let results = node.results.iter();
+        let results: Vec<_> = results.map(|id| self.gradients.get(id).copied()).collect();
+        let is_active = |id: &ValueId| self.active.contains(id);
+        if results.iter().all(Option::is_none) || !node.operands().iter().any(is_active) {
+            return;
+        }
+        self.builder.set_place(&node.place);
+        let rule = NodeGradient {
+            builder: self.builder,
+            node,
+            active: &self.active,
+            results,
+        };
+        let gradients = rule
+            .arguments()
+            .and_then(|gradients| self.builder.check().map(|()| gradients));
+        match gradients {
+            Ok(gradients) => {
+                for (argument, gradient) in gradients {
+                    self.add(argument, gradient);
+                }
+            }
+            Err(error) => {
+                let error = error.at(node.op.name()).at_place(&node.place);
+                self.faults.push(error);
+            }
+        }
+    }
+}
+
+impl<'g> NodeGradient<'_, 'g> {
+    /// Gradients of the values among the arguments.
+    fn arguments(&self) -> Result<Vec<(ValueId, Value<'g>)>> {
+        if let Op::Call(name) = &self.node.op {
+            return self.call(name);
+        }
+        let gradients = match &self.node.op {
+            Op::Primitive(primitive) => rules::of_primitive(primitive, self)?,
+            Op::Region(region) => rules::of_region(region, self)?,
+            Op::Call(_) => Vec::new(),
+        };
+        let pairs = self.node.arguments.iter().zip(gradients);
+        Ok(pairs
+            .filter_map(|(argument, gradient)| match argument {
+                Argument::Value(id) => Some((*id, gradient?)),
+                _ => None,
+            })
+            .collect())
+    }
+
+    /// Gradients of a call by its row's own rule.
+    fn call(&self, name: &str) -> Result<Vec<(ValueId, Value<'g>)>> {
+        let operator = aten::operator(name)?;
+        let Some(rule) = operator.row.gradient else {
+            return Err(Error::internal("a call without a rule was not replaced"));
+        };
+        let results = self.node.results.iter();
+        let results = results.map(|id| self.builder.value(*id)).collect();
+        let call = CallGradient::new(
+            self.builder,
+            operator,
+            &self.node.arguments,
+            results,
+            self.results.clone(),
+        );
+        let named = rule(&call)?;
+        let with_id = |(name, gradient): (&str, Value<'g>)| match call.args().get(name) {
+            Argument::Value(id) => Some((id, gradient)),
+            _ => None,
+        };
+        Ok(named.into_iter().filter_map(with_id).collect())
+    }
+
+    /// True if the gradient of an argument is needed.
+    pub(super) fn wants(&self, argument: usize) -> bool {
+        let argument = self.node.arguments.get(argument);
+        matches!(argument, Some(Argument::Value(id)) if self.active.contains(id))
+    }
+
+    /// An argument that is a value.
+    pub(super) fn operand(&self, argument: usize) -> Result<Value<'g>> {
+        match self.node.arguments.get(argument) {
+            Some(Argument::Value(id)) => Ok(self.builder.value(*id)),
+            _ => Err(Error::internal(format!(
+                "argument {argument} of {} is no value",
+                self.node.op.name()
+            ))),
+        }
+    }
+
+    /// A result of the node.
+    pub(super) fn result(&self, index: usize) -> Result<Value<'g>> {
+        let id = self.node.results.get(index).copied();
+        let id = id.ok_or_else(|| Error::internal(format!("there is no result {index}")))?;
+        Ok(self.builder.value(id))
+    }
+
+    /// The gradient of a result; zeros where the loss does not depend on it.
+    pub(super) fn gradient(&self, index: usize) -> Result<Value<'g>> {
+        let known = self.results.get(index).copied().flatten();
+        let result = self.result(index)?;
+        Ok(known.unwrap_or_else(|| self.builder.full(result.dtype(), result.shape(), 0.0)))
+    }
+}
+
+impl Loss {
+    /// The outputs that the loss depends on, each with its gradient.
+    fn gradients<'g>(
+        &self,
+        graph: &Graph,
+        outputs: &[Value<'g>],
+    ) -> Result<Vec<(Value<'g>, Value<'g>)>> {
+        let floats = outputs.iter().filter(|output| output.dtype().is_float());
+        let ones = |output: Value<'g>| output.builder().full(output.dtype(), output.shape(), 1.0);
+        Ok(match self {
+            Loss::Output(name) => {
+                let output = loss_output(graph, name, outputs)?;
+                vec![(output, ones(output))]
+            }
+            Loss::Sum => floats.map(|output| (*output, ones(*output))).collect(),
+            Loss::Mean => floats
+                .map(|output| (*output, ones(*output) / output.numel()))
+                .collect(),
+            Loss::GradOutputs => {
+                let names = graph.outputs.iter().map(|id| &graph.value(*id).name);
+                let named = outputs.iter().zip(names);
+                let floats = named.filter(|(output, _)| output.dtype().is_float());
+                floats
+                    .map(|(output, name)| {
+                        let builder = output.builder();
+                        (*output, builder.input(&format!("grad_{name}"), output.ty()))
+                    })
+                    .collect()
+            }
+        })
+    }
+}
+
+/// The output with a name, which is one float.
+fn loss_output<'g>(graph: &Graph, name: &str, outputs: &[Value<'g>]) -> Result<Value<'g>> {
+    let specs = graph.output_specs();
+    let found = specs
+        .iter()
+        .zip(outputs)
+        .find(|(spec, _)| spec.name == name);
+    let Some((spec, output)) = found else {
+        let names: Vec<&str> = specs.iter().map(|spec| spec.name.as_str()).collect();
+        let message = format!("there is no output {name}; there is {}", names.join(", "));
+        return Err(Error::usage(message));
+    };
+    match spec.ty.dtype.is_float() && spec.ty.numel().is(1) {
+        true => Ok(*output),
+        false => {
+            Err(Error::usage(format!("the loss {spec} is not one float"))
+                .help("take its sum or mean"))
+        }
+    }
+}
