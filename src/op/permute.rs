@@ -14,6 +14,17 @@ pub struct Permute {
     pub axes: Vec<usize>,
 }
 
+impl Permute {
+    /// The axes of the permutation that undoes this one.
+    pub fn inverse(&self) -> Vec<usize> {
+        let place = |axis: usize| {
+            let mut axes = self.axes.iter();
+            axes.position(|source| *source == axis).unwrap_or(axis)
+        };
+        (0..self.axes.len()).map(place).collect()
+    }
+}
+
 impl Rules for Permute {
     fn infer(&self, _: &Symbols, found: &[Operand]) -> Result<Vec<TensorType>> {
         let [x] = values(found)?;

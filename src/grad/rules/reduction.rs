@@ -4,7 +4,7 @@ use super::super::backward::{ArgumentGradients, NodeGradient};
 use crate::dim::Dim;
 use crate::error::Result;
 use crate::ir::Value;
-use crate::op::{Reduce, ReduceFunction, ScanFunction};
+use crate::op::{Permute, Reduce, ReduceFunction, ScanFunction};
 use crate::shape::Shape;
 
 pub(super) fn reduce<'g>(
@@ -43,12 +43,7 @@ fn product_of_others<'g>(x: Value<'g>, axes: &[usize]) -> Value<'g> {
     let (outer, inner) = outer.split_at(outer.len().saturating_sub(axes.len()));
     let rows = sorted.reshape([outer, &[Dim::product(inner)]].concat());
     let products = product_of_earlier(rows) * product_of_earlier(rows.flip(&[-1])).flip(&[-1]);
-    let mut inverse = vec![0; order.len()];
-    for (to, from) in order.iter().enumerate() {
-        if let Some(axis) = inverse.get_mut(*from) {
-            *axis = to;
-        }
-    }
+    let inverse = Permute { axes: order }.inverse();
     products.reshape(sorted.shape()).permute(inverse)
 }
 

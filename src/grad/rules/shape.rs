@@ -20,13 +20,7 @@ pub(super) fn permute<'g>(
     permute: &Permute,
     node: &NodeGradient<'_, 'g>,
 ) -> Result<ArgumentGradients<'g>> {
-    let mut inverse = vec![0; permute.axes.len()];
-    for (to, from) in permute.axes.iter().enumerate() {
-        if let Some(axis) = inverse.get_mut(*from) {
-            *axis = to;
-        }
-    }
-    Ok(vec![Some(node.gradient(0)?.permute(inverse))])
+    Ok(vec![Some(node.gradient(0)?.permute(permute.inverse()))])
 }
 
 /// The sum over the axes that were repeated.

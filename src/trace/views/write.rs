@@ -5,7 +5,7 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::geometry::Assumptions;
 use crate::ir::{Builder, Value, ValueId};
-use crate::op::{Permute, Primitive, ScatterFunction, Slice};
+use crate::op::{Primitive, ScatterFunction, Slice};
 use crate::shape::Shape;
 use crate::trace::scope_stack::ScopeStack;
 
@@ -91,7 +91,7 @@ fn write_through_steps(
 fn invert_step<'g>(step: &(Primitive, Shape), old: Value<'g>, new: Value<'g>) -> Result<Value<'g>> {
     Ok(match &step.0 {
         Primitive::Reshape(_) => new.reshape(old.shape()),
-        Primitive::Permute(permute) => new.permute(inverse(permute)),
+        Primitive::Permute(permute) => new.permute(permute.inverse()),
         Primitive::Slice(slice) if slice.step == 1 => replace_slice(slice, old, new),
         _ => {
             let builder = old.builder();
@@ -100,17 +100,6 @@ fn invert_step<'g>(step: &(Primitive, Shape), old: Value<'g>, new: Value<'g>) ->
             replace_elements(old, builder.value(positions), new)
         }
     })
-}
-
-/// The axes of the inverse permutation.
-fn inverse(permute: &Permute) -> Vec<usize> {
-    let axes = &permute.axes;
-    let place = |axis: usize| {
-        axes.iter()
-            .position(|source| *source == axis)
-            .unwrap_or(axis)
-    };
-    (0..axes.len()).map(place).collect()
 }
 
 /// Concatenates the part before the slice, the new part, and the part after the slice.
