@@ -233,21 +233,19 @@ impl Loss {
 
 /// The output with a name, which is one float.
 fn loss_output<'g>(graph: &Graph, name: &str, outputs: &[Value<'g>]) -> Result<Value<'g>> {
-    let specs = graph.output_specs();
-    let found = specs
-        .iter()
-        .zip(outputs)
-        .find(|(spec, _)| spec.name == name);
-    let Some((spec, output)) = found else {
-        let names: Vec<&str> = specs.iter().map(|spec| spec.name.as_str()).collect();
+    let leaves = graph.output_leaves();
+    let found = leaves.iter().find(|(known, _)| known == name);
+    let Some(output) = found.and_then(|(_, index)| outputs.get(*index)) else {
+        let names: Vec<&str> = leaves.iter().map(|(name, _)| name.as_str()).collect();
         let message = format!("there is no output {name}; there is {}", names.join(", "));
         return Err(Error::usage(message));
     };
-    match spec.ty.dtype.is_float() && spec.ty.numel().is(1) {
+    let ty = output.ty();
+    match ty.dtype.is_float() && ty.numel().is(1) {
         true => Ok(*output),
-        false => {
-            Err(Error::usage(format!("the loss {spec} is not one float"))
-                .help("take its sum or mean"))
-        }
+        false => Err(
+            Error::usage(format!("the loss {name}: {ty} is not one float"))
+                .help("take its sum or mean"),
+        ),
     }
 }

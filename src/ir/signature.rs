@@ -82,18 +82,22 @@ impl Graph {
 
     /// The outputs that form the user's result, in order. Keys of a dictionary and fields at the top level have no prefix.
     pub fn output_specs(&self) -> Vec<TensorSpec> {
+        self.specs(self.output_leaves(), &self.outputs)
+    }
+
+    /// Names of the outputs that form the user's result, each with its index among the outputs.
+    pub(crate) fn output_leaves(&self) -> Vec<(String, usize)> {
         let result = self
             .output_tree
             .clone()
             .unwrap_or_else(|| self.default_outputs());
-        let leaves = match &result {
+        match &result {
             TreeSpec::Dict(fields) | TreeSpec::NamedTuple(_, fields) => fields
                 .iter()
                 .flat_map(|(key, item)| item.leaves(key))
                 .collect(),
             result => result.leaves("output"),
-        };
-        self.specs(leaves, &self.outputs)
+        }
     }
 
     fn specs(

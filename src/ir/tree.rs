@@ -105,7 +105,7 @@ impl TreeSpec {
 }
 
 impl TreeSpec {
-    /// The structure with every tensor index replaced by a tree.
+    /// The structure with every tensor index replaced by a tree, also those of numbers.
     #[must_use]
     pub fn map_tensors(&self, tensor: &dyn Fn(usize) -> TreeSpec) -> TreeSpec {
         let all = |items: &[TreeSpec]| items.iter().map(|item| item.map_tensors(tensor)).collect();
@@ -115,6 +115,10 @@ impl TreeSpec {
         };
         match self {
             TreeSpec::Tensor(index) => tensor(*index),
+            TreeSpec::Number(index) => match tensor(*index) {
+                TreeSpec::Tensor(index) => TreeSpec::Number(index),
+                other => other,
+            },
             TreeSpec::Tuple(items) => TreeSpec::Tuple(all(items)),
             TreeSpec::List(items) => TreeSpec::List(all(items)),
             TreeSpec::Dict(items) => TreeSpec::Dict(fields(items)),
