@@ -4,7 +4,7 @@
 use onionskin::dim::Dim;
 use onionskin::dtype::DType;
 use onionskin::grad::Loss;
-use onionskin::ir::{Builder, Graph, Value, ValueId, Weights};
+use onionskin::ir::{Builder, Graph, TreeSpec, Value, ValueId, Weights};
 use onionskin::op::{
     BinaryFunction, ConvAxis, ReduceFunction, ScanFunction, ScatterFunction, UnaryFunction,
 };
@@ -424,4 +424,21 @@ fn conditions() {
     for x in [[0.5, 1.5, 0.25], [-0.5, -1.5, -0.25]] {
         check("if", &graph, &[tensor(x), tensor([0.3, -0.7, 1.1])]);
     }
+}
+
+/// The loss is the output that the result's structure names, in whatever order it names them.
+#[test]
+fn losses_follow_the_structure_of_the_result() {
+    let mut graph = parse(
+        "graph f(x: f32[]) -> (f32[], f32[]) {\n  a: f32[] = mul x, 2.0\n  b: f32[] = mul x, 5.0\n  return a, b\n}\n",
+    );
+    graph.output_tree = Some(TreeSpec::Tuple(vec![
+        TreeSpec::Tensor(1),
+        TreeSpec::Tensor(0),
+    ]));
+    let name = graph.output_specs()[0].name.clone();
+    let gradient = graph.gradient(&Loss::Output(name), &graph.inputs).unwrap();
+    let x = Tensor::from_vec([], vec![1.0f32]).unwrap();
+    let outputs = interp::run(&gradient, &Weights::new(), &[x]).unwrap();
+    assert_eq!(outputs[2].to_f32(), [5.0]);
 }
