@@ -1,4 +1,4 @@
-// Compiles HLSL to DXIL with Microsoft's compiler: dxc LIBRARY FILE…
+// Compiles HLSL to DXIL with Microsoft's compiler: dxc LIBRARY OPTION FILE…. The option is that of optimisation.
 // Prints each file that fails with the compiler's message, and at the end the number of files and of failures.
 #include <dlfcn.h>
 
@@ -15,8 +15,8 @@ static std::string read(const char *path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-static CComPtr<IDxcResult> compile(IDxcCompiler3 *compiler, const std::string &text) {
-  const wchar_t *arguments[] = {L"-T", L"cs_6_2", L"-E", L"main", L"-enable-16bit-types", L"-HV", L"2018"};
+static CComPtr<IDxcResult> compile(IDxcCompiler3 *compiler, const std::wstring &option, const std::string &text) {
+  const wchar_t *arguments[] = {L"-T", L"cs_6_2", L"-E", L"main", L"-enable-16bit-types", L"-HV", L"2018", option.c_str()};
   DxcBuffer source = {text.data(), text.size(), DXC_CP_UTF8};
   CComPtr<IDxcResult> result;
   compiler->Compile(&source, arguments, sizeof arguments / sizeof *arguments, nullptr, IID_PPV_ARGS(&result));
@@ -31,9 +31,10 @@ int main(int count, char **arguments) {
     std::fprintf(stderr, "no compiler: %s\n", library ? "no instance" : dlerror());
     return 2;
   }
+  std::string option = count > 2 ? arguments[2] : "";
   int failures = 0;
-  for (int index = 2; index < count; index++) {
-    CComPtr<IDxcResult> result = compile(compiler, read(arguments[index]));
+  for (int index = 3; index < count; index++) {
+    CComPtr<IDxcResult> result = compile(compiler, {option.begin(), option.end()}, read(arguments[index]));
     HRESULT status = E_FAIL;
     if (result) result->GetStatus(&status);
     if (SUCCEEDED(status)) continue;
@@ -42,6 +43,6 @@ int main(int count, char **arguments) {
     if (result) result->GetOutput(DXC_OUT_ERRORS, IID_PPV_ARGS(&message), nullptr);
     std::printf("%s: %s\n", arguments[index], message ? message->GetStringPointer() : "no result");
   }
-  std::printf("%d files, %d failures\n", count - 2, failures);
+  std::printf("%d files, %d failures\n", count - 3, failures);
   return failures > 0;
 }
