@@ -74,8 +74,8 @@ fn bessel_y1_of(x: f32) -> f32 {
     if !has_angle(x) || x < 0.0 {
         return not_a_number();
     }
-    // The reciprocal overflows.
-    if x < 2.938736e-39 {
+    // The reciprocal overflows. Some devices round this bound and such values to zero.
+    if x <= 2.938736e-39 {
         return -infinity();
     }
     if x <= 5.0 {
