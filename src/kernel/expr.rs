@@ -332,7 +332,7 @@ impl ExprPool {
     /// Logical and of both conditions; an absent one is true.
     pub fn and(&mut self, a: Option<Expr>, b: Expr) -> Expr {
         match a {
-            Some(a) if a != b => self.call("x && y", WgslType::Bool, &[a, b]),
+            Some(a) if a != b => self.call("x & y", WgslType::Bool, &[a, b]),
             _ => b,
         }
     }

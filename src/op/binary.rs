@@ -94,8 +94,8 @@ scalar_functions! {
     Le "le" Compare(|x, y| x <= y, |x, y| x <= y), "x <= y", PLAIN, NO_SLOPE;
     Gt "gt" Compare(|x, y| x > y, |x, y| x > y), "x > y", PLAIN, NO_SLOPE;
     Ge "ge" Compare(|x, y| x >= y, |x, y| x >= y), "x >= y", PLAIN, NO_SLOPE;
-    LogicalAnd "logical_and" Bool(|x, y| x && y), "x && y", PLAIN, NO_SLOPE;
-    LogicalOr "logical_or" Bool(|x, y| x || y), "x || y", PLAIN, NO_SLOPE;
+    LogicalAnd "logical_and" Bool(|x, y| x && y), "x & y", PLAIN, NO_SLOPE;
+    LogicalOr "logical_or" Bool(|x, y| x || y), "x | y", PLAIN, NO_SLOPE;
     LogicalXor "logical_xor" Bool(|x, y| x != y), "x != y", PLAIN, NO_SLOPE;
     BitwiseAnd "bitwise_and" Integer(|x, y| x & y), "x & y", PLAIN, NO_SLOPE;
     BitwiseOr "bitwise_or" Integer(|x, y| x | y), "x | y", PLAIN, NO_SLOPE;

@@ -306,7 +306,7 @@ fn input_coordinate(
     let is_element = scope.is_below(&remainder, &Dim::ONE);
     let guard = scope
         .pool
-        .call("x && y", WgslType::Bool, &[is_element, is_inside]);
+        .call("x & y", WgslType::Bool, &[is_element, is_inside]);
     (coordinate, Some(guard))
 }
 

@@ -395,7 +395,7 @@ pub fn beats_best(
         pool.call(is_nan, WgslType::Bool, &[best]),
     );
     pool.call(
-        "!z && (y || x)",
+        "!z & (y | x)",
         WgslType::Bool,
         &[beats, is_x_nan, is_best_nan],
     )

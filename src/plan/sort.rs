@@ -166,8 +166,8 @@ impl SortParameters {
             let pool = &mut scope.pool;
             // Equal elements keep their order.
             let is_earlier = pool.call("x < y", WgslType::Bool, &[k, current]);
-            let precedes_equal = pool.call("x && !y", WgslType::Bool, &[is_earlier, after]);
-            let precedes = pool.call("x || y", WgslType::Bool, &[before, precedes_equal]);
+            let precedes_equal = pool.call("x & !y", WgslType::Bool, &[is_earlier, after]);
+            let precedes = pool.call("x | y", WgslType::Bool, &[before, precedes_equal]);
             let one = pool.call("u32(x)", WgslType::U32, &[precedes]);
             let next = pool.call("x + y", WgslType::U32, &[rank, one]);
             Ok(vec![Statement::Assign(rank, next)])

@@ -302,7 +302,8 @@ pub fn binary(
 }
 
 /// Returns the template of a function whose result is `bool`. Equal operands need a separate template, since drivers
-/// assume that `x == x` is true.
+/// assume that `x == x` is true. `&` and `|` evaluate both operands: drivers take `&&` and `||` for branches, and
+/// SwiftShader's compiler follows all paths through the branches of a loop.
 fn comparison(function: BinaryFunction, ty: WgslType, same: bool) -> Option<String> {
     use BinaryFunction::{
         BitwiseAnd, BitwiseOr, BitwiseXor, Eq, Gcd, Ge, Gt, Le, LogicalAnd, LogicalOr, LogicalXor,
@@ -316,16 +317,16 @@ fn comparison(function: BinaryFunction, ty: WgslType, same: bool) -> Option<Stri
         (Ne, _) if same && is_float => return Some(typed("is_nan(x)", ty)),
         (Lt | Gt | Ne, _) if same => "false",
         (Eq | Le | Ge, _) if same => "true",
-        (LogicalAnd | BitwiseAnd, WgslType::Bool) => "x && y",
-        (LogicalOr | BitwiseOr, WgslType::Bool) => "x || y",
+        (LogicalAnd | BitwiseAnd, WgslType::Bool) => "x & y",
+        (LogicalOr | BitwiseOr, WgslType::Bool) => "x | y",
         (LogicalXor | BitwiseXor, WgslType::Bool) => "x != y",
-        (Gcd, WgslType::Bool) => "x || y",
+        (Gcd, WgslType::Bool) => "x | y",
         (ShiftLeft, WgslType::Bool) => "x",
-        (ShiftRight, WgslType::Bool) => "x && !y",
-        (Lt, WgslType::Bool) => "y && !x",
-        (Le, WgslType::Bool) => "y || !x",
-        (Gt, WgslType::Bool) => "x && !y",
-        (Ge, WgslType::Bool) => "x || !y",
+        (ShiftRight, WgslType::Bool) => "x & !y",
+        (Lt, WgslType::Bool) => "y & !x",
+        (Le, WgslType::Bool) => "y | !x",
+        (Gt, WgslType::Bool) => "x & !y",
+        (Ge, WgslType::Bool) => "x | !y",
         // WGSL's != is false for NaN on some drivers.
         (Ne, WgslType::F32 | WgslType::F64) => "!(x == y)",
         (Eq | Ne | Lt | Le | Gt | Ge | LogicalAnd | LogicalOr | LogicalXor, _) => function.wgsl(),

@@ -135,7 +135,7 @@ impl ArgReduceSearch<'_> {
         pool.set_label(other, "other");
         pool.set_label(index, "other_index");
         let operands = [better, worse, index, self.best_index];
-        let takes = pool.call("x || (!y && z < w)", WgslType::Bool, &operands);
+        let takes = pool.call("x | (!y & (z < w))", WgslType::Bool, &operands);
         pool.set_label(takes, "takes");
         vec![
             Statement::Let(other),

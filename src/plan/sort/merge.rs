@@ -192,8 +192,8 @@ impl SortParameters {
         // Equal elements of the preceding run come first.
         let not_after = pool.call("!x", WgslType::Bool, &[after]);
         let comes_first = pool.select(other.is_in_front, not_after, before);
-        let raises_low = pool.call("x && y", WgslType::Bool, &[is_open, comes_first]);
-        let lowers_high = pool.call("x && !y", WgslType::Bool, &[is_open, comes_first]);
+        let raises_low = pool.call("x & y", WgslType::Bool, &[is_open, comes_first]);
+        let lowers_high = pool.call("x & !y", WgslType::Bool, &[is_open, comes_first]);
         let after_middle = pool.call("x + y", WgslType::U32, &[middle, one]);
         let new_low = pool.select(raises_low, after_middle, low);
         let new_high = pool.select(lowers_high, middle, high);

@@ -190,8 +190,8 @@ impl MergePair<'_> {
         // Equal elements of the front run come first.
         let is_back_first = self.sorting.is_before(scope, back, front);
         let pool = &mut scope.pool;
-        let raises_low = pool.call("x && !y", WgslType::Bool, &[is_open, is_back_first]);
-        let lowers_high = pool.call("x && y", WgslType::Bool, &[is_open, is_back_first]);
+        let raises_low = pool.call("x & !y", WgslType::Bool, &[is_open, is_back_first]);
+        let lowers_high = pool.call("x & y", WgslType::Bool, &[is_open, is_back_first]);
         let new_low = pool.select(raises_low, next, low);
         let new_high = pool.select(lowers_high, middle, high);
         for (expr, name) in [(middle, "middle"), (new_low, "next"), (new_high, "last")] {
@@ -226,7 +226,7 @@ impl MergePair<'_> {
         let pool = &mut scope.pool;
         let left = [front.is_left(pool), back.is_left(pool)];
         let operands = [left[1], left[0], is_before];
-        let is_back = pool.call("x && (!y || z)", WgslType::Bool, &operands);
+        let is_back = pool.call("x & (!y | z)", WgslType::Bool, &operands);
         pool.set_label(is_back, "is_back");
         let taken = pool.select(is_back, back.at, front.at);
         pool.set_label(taken, "taken");

@@ -136,7 +136,6 @@ impl SortParameters {
             let pool = &mut scope.pool;
             let number = pool.index(rank);
             let is_free = pool.call("x <= y", WgslType::Bool, &[step, number]);
-            // Evaluates both operands: drivers take `||` for a branch, and SwiftShader follows all paths through them.
             let before = pool.call("x | y", WgslType::Bool, &[is_before, is_free]);
             pool.set_label(before, &format!("is_before{rank}"));
             comes_before.push(before);
