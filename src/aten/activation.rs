@@ -122,7 +122,13 @@ pub(super) const ROWS: &[Composite] = &[
             }))
         },
         &["f32[B, 3]", "f16[3]"],
-    ),
+    )
+    .with_gradient(|call| {
+        let x = call.args().tensor("self");
+        let is_inside = x.gt(-3.0).logical_and(x.lt(3.0));
+        let gradient = in_compute_dtype(call.gradient(0)?, |gradient| gradient / 6.0);
+        Ok(vec![("self", is_inside.where_(gradient, 0.0))])
+    }),
     Composite::elementwise(
         &["aten::hardshrink(Tensor self, Scalar lambd=0.5) -> Tensor"],
         hardshrink,
@@ -243,7 +249,7 @@ fn elu<'g>(
     in_compute_dtype(x, |x| {
         let positive = times(x, scale);
         let negative = times(times(x, input_scale).expm1(), factor);
-        x.ge(0.0).where_(positive, negative)
+        x.le(0.0).where_(negative, positive)
     })
 }
 

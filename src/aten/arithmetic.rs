@@ -4,7 +4,7 @@ use super::bounds_checks::checked_divisor;
 use super::pointwise::{
     binary, combine, in_compute_dtype, operands, promote, scaled, stepwise_operands,
 };
-use super::{Args, Composite};
+use super::{Args, CallGradient, Composite};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir::{ArithmeticOperand, Value, result_type};
@@ -302,7 +302,8 @@ pub(super) const ROWS: &[Composite] = &[
             "xlogy.Scalar_Self: 2, f16[3]",
             "xlogy.Scalar_Other: i64[3], 3",
         ],
-    ),
+    )
+    .with_gradient(|call| times_log_gradient(call, 0.0, |y| y.log())),
     Composite::elementwise(
         &[
             "aten::special_xlog1py(Tensor self, Tensor other) -> Tensor",
@@ -311,7 +312,8 @@ pub(super) const ROWS: &[Composite] = &[
         ],
         |a| Ok(times_log(a, |y| y.log1p())),
         &["f32[B, 3], f32[3]", "self_scalar: 2, f32[3]"],
-    ),
+    )
+    .with_gradient(|call| times_log_gradient(call, 1.0, |y| y.log1p())),
     Composite::elementwise(
         &["aten::logaddexp(Tensor self, Tensor other) -> Tensor"],
         |a| Ok(log_sum(a, |x| x.exp(), 1.0)),
@@ -491,6 +493,20 @@ fn times_log<'g>(a: &Args<'g>, log: fn(Value<'g>) -> Value<'g>) -> Value<'g> {
     let [x, y] = stepwise_operands(a, ["self", "other"]);
     let product = x.eq(0.0).where_(0.0, x * log(y));
     y.isnan().where_(f64::NAN, product)
+}
+
+/// Gradients of [`times_log`], whose logarithm is that of `y + shift`.
+fn times_log_gradient<'g>(
+    call: &CallGradient<'g>,
+    shift: f64,
+    log: fn(Value<'g>) -> Value<'g>,
+) -> Result<Vec<(&'static str, Value<'g>)>> {
+    let [x, y] = stepwise_operands(call.args(), ["self", "other"]);
+    let gradient = call.gradient(0)?;
+    let is_pole = x.eq(0.0).logical_and(y.le(-shift));
+    let first = is_pole.where_(0.0, gradient * log(y));
+    let second = gradient * x / (y + shift);
+    Ok([call.operand("self", first), call.operand("other", second)].concat())
 }
 
 /// `log(b^x + b^y)` to the base `b`, shifted by the larger operand so that nothing overflows. `power` computes `b^x`,

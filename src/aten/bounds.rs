@@ -27,12 +27,14 @@ pub(super) const ROWS: &[Composite] = &[
         &["aten::fmax(Tensor self, Tensor other) -> Tensor"],
         |a| Ok(ignoring_nan(a, BinaryFunction::Maximum)),
         &["f32[B, 3], f32[3]", "i64[3], bool[1]"],
-    ),
+    )
+    .with_gradient(|call| to_first_of_equals(call, BinaryFunction::Ge)),
     Composite::elementwise(
         &["aten::fmin(Tensor self, Tensor other) -> Tensor"],
         |a| Ok(ignoring_nan(a, BinaryFunction::Minimum)),
         &["f32[B, 3], f32[3]"],
-    ),
+    )
+    .with_gradient(|call| to_first_of_equals(call, BinaryFunction::Le)),
     Composite::elementwise(
         &[
             "aten::clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor",
@@ -68,6 +70,19 @@ fn ignoring_nan<'g>(a: &Args<'g>, function: BinaryFunction) -> Value<'g> {
         result
     };
     round_to(dtype, result)
+}
+
+/// Gradients of [`ignoring_nan`]: the first of two equal operands is the one that was chosen.
+fn to_first_of_equals<'g>(
+    call: &CallGradient<'g>,
+    comparison: BinaryFunction,
+) -> Result<Vec<(&'static str, Value<'g>)>> {
+    let (_, [x, y]) = operands(call.args(), ["self", "other"]);
+    let is_first = x.combine(comparison, y).logical_or(y.isnan());
+    let gradient = call.gradient(0)?;
+    let first = call.operand("self", is_first.where_(gradient, 0.0));
+    let second = call.operand("other", is_first.where_(0.0, gradient));
+    Ok([first, second].concat())
 }
 
 /// Clamps `self` to the bounds `min` and `max`, of which either may be absent.

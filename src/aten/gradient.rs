@@ -2,7 +2,7 @@
 
 use super::{Args, Operator};
 use crate::error::{Error, Result};
-use crate::ir::{Argument, Builder, Value};
+use crate::ir::{Argument, ArithmeticOperand, Builder, Value};
 use crate::op::ScatterFunction;
 
 /// Gradients of the arguments of a call that are tensors, by parameter. An absent argument has none.
@@ -55,6 +55,21 @@ impl<'g> CallGradient<'g> {
         let (indices, gradient) = (restored(indices), restored(gradient));
         let gradient = zeros.scatter(dim, indices, gradient, ScatterFunction::Add);
         Ok(vec![("self", gradient)])
+    }
+
+    /// The gradient of an operand that was broadcast and promoted to the result.
+    pub(super) fn operand(
+        &self,
+        name: &'static str,
+        gradient: Value<'g>,
+    ) -> Vec<(&'static str, Value<'g>)> {
+        match self.args.number(name) {
+            ArithmeticOperand::Value(operand) => {
+                let gradient = gradient.sum_to(&operand.shape());
+                vec![(name, gradient.to(operand.dtype()))]
+            }
+            _ => Vec::new(),
+        }
     }
 
     /// The arguments of the call.

@@ -174,6 +174,8 @@ pub struct Composite {
     pub strides: StrideRule,
     /// The gradients of the arguments, where PyTorch's differ from those of the body, or are better numerically.
     pub gradient: Option<GradientRule>,
+    /// Number of results that pass gradients on: `output_differentiability` in PyTorch's `derivatives.yaml`.
+    pub differentiable_results: usize,
     /// Arguments of sample calls: `f32[4, 8], dim=1`. A case belongs to the first schema, unless it begins with the
     /// name of an overload, an operator, or both, and a colon (`Scalar: f32[3], 2`).
     pub cases: &'static [&'static str],
@@ -204,6 +206,7 @@ impl Composite {
             is_random: None,
             strides: StrideRule::Standard,
             gradient: None,
+            differentiable_results: usize::MAX,
             cases,
         }
     }
@@ -229,6 +232,7 @@ impl Composite {
             is_random: None,
             strides: StrideRule::Standard,
             gradient: None,
+            differentiable_results: usize::MAX,
             cases,
         }
     }
@@ -242,6 +246,12 @@ impl Composite {
     /// Returns the row with a rule for its gradients.
     const fn with_gradient(mut self, rule: GradientRule) -> Composite {
         self.gradient = Some(rule);
+        self
+    }
+
+    /// Returns the row with fewer results that pass gradients on.
+    const fn with_differentiable_results(mut self, count: usize) -> Composite {
+        self.differentiable_results = count;
         self
     }
 

@@ -28,6 +28,7 @@ pub(super) const ROWS: &[Composite] = &[
         |a| Ok(batch_norm(a, a.bool("training"))?.with_statistics()),
         &["f32[B, 3, H, W], f32[3], f32[3], f32[3], f32[3], True, 0.1, 1e-5"],
     )
+    .with_differentiable_results(1)
     .with_strides(StrideRule::Suggested),
     Composite::many(
         &[
@@ -35,28 +36,32 @@ pub(super) const ROWS: &[Composite] = &[
         ],
         |a| Ok(batch_norm(a, false)?.with_statistics()),
         &["f32[B, 3, H, W], f32[3], f32[3], f32[3], f32[3], 0.1, 1e-5"],
-    ),
+    )
+    .with_differentiable_results(1),
     Composite::many(
         &[
             "aten::_batch_norm_with_update(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!) running_mean, Tensor(b!) running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor)",
         ],
         |a| Ok(batch_norm(a, true)?.with_reserve(a)),
         &["f32[B, 3, 4], f32[3], f32[3], f32[3], f32[3], 0.1, 1e-5"],
-    ),
+    )
+    .with_differentiable_results(1),
     Composite::many(
         &[
             "aten::_batch_norm_no_update(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor)",
         ],
         |a| Ok(batch_norm(a, false)?.with_reserve(a)),
         &["f32[B, 3, 4], f32[3], f32[3], f32[3], f32[3], 0.1, 1e-5"],
-    ),
+    )
+    .with_differentiable_results(1),
     Composite::many(
         &[
             "aten::_native_batch_norm_legit_functional(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor running_mean_out, Tensor running_var_out)",
         ],
         |a| batch_norm(a, a.bool("training"))?.with_update(a),
         &["f32[B, 3, 4], f32[3], f32[3], f32[3], f32[3], True, 0.1, 1e-5"],
-    ),
+    )
+    .with_differentiable_results(1),
     Composite::one(
         &[
             "aten::instance_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool use_input_stats, float momentum, float eps, bool cudnn_enabled) -> Tensor",
@@ -83,7 +88,8 @@ pub(super) const ROWS: &[Composite] = &[
         ],
         |a| Ok(layer_norm(a)?.with_statistics()),
         &["f32[B, T, 8], [8], f32[8], f32[8], 1e-5"],
-    ),
+    )
+    .with_differentiable_results(1),
     Composite::one(
         &[
             "aten::group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1.0000000000000001e-05, bool cudnn_enabled=True) -> Tensor",
@@ -113,7 +119,8 @@ pub(super) const ROWS: &[Composite] = &[
         ],
         |a| rms_norm(a).map(|(output, rstd)| vec![output, rstd]),
         &["f32[B, T, 8], [8], f32[8], 1e-6"],
-    ),
+    )
+    .with_differentiable_results(1),
     Composite::one(
         &["aten::_weight_norm(Tensor v, Tensor g, int dim=0) -> Tensor"],
         |a| {
@@ -132,7 +139,8 @@ pub(super) const ROWS: &[Composite] = &[
             Ok(vec![scaled.to(a.tensor("v").dtype()), norm])
         },
         &["f32[4, 3, 2], f32[4, 1, 1]", "bf16[4, 3], bf16[4, 1]"],
-    ),
+    )
+    .with_differentiable_results(1),
     Composite::one(
         &["aten::norm_except_dim(Tensor v, int pow=2, int dim=0) -> Tensor"],
         |a| Ok(norm_except(a.tensor("v"), a.float("pow"), a.int("dim"))),

@@ -7,7 +7,7 @@ use super::{Args, Composite, StrideRule};
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::ir::Value;
+use crate::ir::{ArithmeticOperand, Value};
 use crate::op::{ReduceFunction, ScatterFunction};
 use crate::shape::{Shape, wrap_dim};
 
@@ -109,27 +109,20 @@ pub(super) const ROWS: &[Composite] = &[
             "aten::index_fill.int_Scalar(Tensor self, int dim, Tensor index, Scalar value) -> Tensor",
             "aten::index_fill.int_Tensor(Tensor self, int dim, Tensor index, Tensor value) -> Tensor",
         ],
-        |a| {
-            let (x, dim, index) = (a.tensor("self"), a.int("dim"), a.tensor("index"));
-            let index = check::checked_index(x, dim, index, NegativeIndices::FromEnd);
-            let mut shape = x.shape();
-            if let Some(size) = shape.get_mut(wrap_dim(dim, x.rank())?) {
-                *size = index.numel();
-            }
-            let value = a.builder().full(x.dtype(), shape, a.number("value"));
-            scatter(
-                x,
-                dim,
-                along(value, dim, index)?,
-                value,
-                ScatterFunction::Set,
-            )
-        },
+        |a| filled(a, a.tensor("self"), a.number("value")),
         &[
             "f32[B, 4], 1, i64[2], 1.5",
             "int_Tensor: i64[4], 0, i64[], i64[]",
         ],
     )
+    .with_gradient(|call| {
+        let gradient = call.gradient(0)?;
+        let kept = filled(call.args(), gradient, 0.0.into())?;
+        // An element counts once, however often it was written.
+        let axes: Vec<i64> = (0..gradient.rank() as i64).collect();
+        let value = (gradient - kept).sum(&axes, false);
+        Ok([vec![("self", kept)], call.operand("value", value)].concat())
+    })
     .with_strides(StrideRule::Preserve),
     Composite::one(
         &[
@@ -194,6 +187,19 @@ pub(super) const ROWS: &[Composite] = &[
         ],
     ),
 ];
+
+/// Writes a number into the elements of `x` whose coordinate along `dim` is among `index`.
+fn filled<'g>(a: &Args<'g>, x: Value<'g>, value: ArithmeticOperand<'g>) -> Result<Value<'g>> {
+    let (dim, index) = (a.int("dim"), a.tensor("index"));
+    let index = check::checked_index(x, dim, index, NegativeIndices::FromEnd);
+    let mut shape = x.shape();
+    if let Some(size) = shape.get_mut(wrap_dim(dim, x.rank())?) {
+        *size = index.numel();
+    }
+    let value = a.builder().full(x.dtype(), shape, value);
+    let index = along(value, dim, index)?;
+    scatter(x, dim, index, value, ScatterFunction::Set)
+}
 
 /// The indices of an axis, checked to be non-negative.
 fn index<'g>(a: &Args<'g>) -> Value<'g> {

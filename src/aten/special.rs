@@ -1,6 +1,6 @@
 //! `torch.special`: functions of mathematical physics and statistics, orthogonal polynomials.
 
-use std::f64::consts::{FRAC_1_SQRT_2, SQRT_2};
+use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, SQRT_2};
 
 use super::pointwise::{binary, float_operands, in_float_dtype};
 use super::{Args, Composite};
@@ -107,7 +107,11 @@ pub(super) const ROWS: &[Composite] = &[
         &["aten::special_entr(Tensor self) -> Tensor"],
         |a| Ok(entropy(a.tensor("self").to_float())),
         &["f32[B, 3]", "i64[3]"],
-    ),
+    )
+    .with_gradient(|call| {
+        let slope = -call.args().tensor("self").log() - 1.0;
+        Ok(vec![("self", call.gradient(0)? * slope)])
+    }),
     Composite::elementwise(
         &["aten::special_ndtr(Tensor self) -> Tensor"],
         |a| Ok(((a.tensor("self").to_float() / SQRT_2).erf() + 1.0) * 0.5),
@@ -117,7 +121,13 @@ pub(super) const ROWS: &[Composite] = &[
         &["aten::special_log_ndtr(Tensor self) -> Tensor"],
         |a| Ok(in_float_dtype(a.tensor("self"), log_normal_distribution)),
         &["f32[B, 3]", "i64[3]"],
-    ),
+    )
+    .with_gradient(|call| {
+        let x = call.args().tensor("self");
+        let slope =
+            (-(call.result(0)? + x * x * 0.5)).exp() * (FRAC_1_SQRT_2 * FRAC_2_SQRT_PI / 2.0);
+        Ok(vec![("self", call.gradient(0)? * slope)])
+    }),
     Composite::elementwise(
         &[
             "aten::special_zeta(Tensor self, Tensor other) -> Tensor",

@@ -258,7 +258,8 @@ pub(super) const ROWS: &[Composite] = &[
         &["aten::angle(Tensor self) -> Tensor"],
         angle,
         &["f32[B, 3]", "i64[3]", "f16[3]"],
-    ),
+    )
+    .with_gradient(|_| Ok(Vec::new())),
     Composite::elementwise(
         &[
             "aten::nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor",

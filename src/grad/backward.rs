@@ -1,11 +1,13 @@
 //! The walk from the last node to the first.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 
 use super::{Loss, rules};
 use crate::aten::{self, CallGradient};
 use crate::error::{Error, Result};
 use crate::ir::{Argument, Builder, Graph, Node, Op, Value, ValueId};
+use crate::op::Primitive;
 
 /// Gradients of values of a graph under construction.
 pub(super) struct Backward<'g> {
@@ -16,6 +18,8 @@ pub(super) struct Backward<'g> {
     nodes: Vec<Node>,
     /// Float values that depend on a wanted one.
     active: HashSet<ValueId>,
+    /// Results of nodes in bodies of operators that select between values.
+    selecting: HashSet<ValueId>,
     /// Sums of the gradients so far.
     gradients: HashMap<ValueId, Value<'g>>,
     /// Operators without a derivative.
@@ -27,6 +31,9 @@ pub(super) struct NodeGradient<'a, 'g> {
     pub(super) builder: &'g Builder,
     pub(super) node: &'a Node,
     active: &'a HashSet<ValueId>,
+    /// True if the node is in the body of an operator that selects between values. Where a value is not selected, its
+    /// gradient is zero, whatever the derivative is.
+    pub(super) is_selected_from: bool,
     /// Gradients of the results; `None` where the loss does not depend on a result.
     results: Vec<Option<Value<'g>>>,
 }
@@ -35,8 +42,12 @@ pub(super) struct NodeGradient<'a, 'g> {
 pub(super) type ArgumentGradients<'g> = Vec<Option<Value<'g>>>;
 
 impl<'g> Backward<'g> {
-    /// Prepares the walk over all nodes of a builder.
-    pub(super) fn of(builder: &'g Builder, wanted: &[Value<'g>]) -> Backward<'g> {
+    /// Prepares the walk over all nodes of a builder. `expansions` are the indices of values in bodies of operators.
+    pub(super) fn of(
+        builder: &'g Builder,
+        wanted: &[Value<'g>],
+        expansions: &[Range<usize>],
+    ) -> Backward<'g> {
         let nodes = builder.nodes();
         let mut active: HashSet<ValueId> = wanted.iter().map(|value| value.id()).collect();
         for node in &nodes {
@@ -48,6 +59,7 @@ impl<'g> Backward<'g> {
         Backward {
             builder,
             wanted: wanted.to_vec(),
+            selecting: selecting(&nodes, expansions),
             nodes,
             active,
             gradients: HashMap::new(),
@@ -104,6 +116,7 @@ impl<'g> Backward<'g> {
             builder: self.builder,
             node,
             active: &self.active,
+            is_selected_from: node.results.iter().any(|id| self.selecting.contains(id)),
             results,
         };
         let gradients = rule
@@ -121,6 +134,30 @@ impl<'g> Backward<'g> {
             }
         }
     }
+}
+
+/// The results of nodes in the expansions that have a `select`.
+fn selecting(nodes: &[Node], expansions: &[Range<usize>]) -> HashSet<ValueId> {
+    let is_select = |node: &Node| matches!(node.op, Op::Primitive(Primitive::Select(_)));
+    let mut found = HashSet::new();
+    let mut nodes = nodes.iter().peekable();
+    for expansion in expansions {
+        let is_before = |node: &&Node| first_result(node) < expansion.start;
+        while nodes.next_if(is_before).is_some() {}
+        let is_inside = |node: &&Node| first_result(node) < expansion.end;
+        let mut body = Vec::new();
+        while let Some(node) = nodes.next_if(is_inside) {
+            body.push(node);
+        }
+        if body.iter().any(|node| is_select(node)) {
+            found.extend(body.iter().flat_map(|node| node.results.iter().copied()));
+        }
+    }
+    found
+}
+
+fn first_result(node: &Node) -> usize {
+    node.results.first().map_or(0, |id| id.index())
 }
 
 impl<'g> NodeGradient<'_, 'g> {

@@ -9,6 +9,9 @@ mod backward;
 mod rules;
 mod signature;
 
+use std::cell::RefCell;
+use std::ops::Range;
+
 use crate::aten;
 use crate::error::{Error, Result};
 use crate::ir::rewrite::{Replay, replay_with_outputs};
@@ -39,8 +42,8 @@ impl Graph {
     ///
     /// # Errors
     /// Fails if the loss is not one float, if a value is no float or no input or weight, and if an operator between the
-    /// values and the loss has no derivative; the message lists all such operators. Loops, recurrent layers, and weights
-    /// that a branch of a condition reads itself are not supported yet.
+    /// values and the loss has no derivative; the message lists all such operators. Loops and recurrent layers are not
+    /// supported yet.
     pub fn gradient(&self, loss: &Loss, with_respect_to: &[ValueId]) -> Result<Graph> {
         let targets: Vec<Target> = with_respect_to
             .iter()
@@ -96,45 +99,29 @@ impl Target {
     }
 }
 
-/// Fails if a body of a region reads a target itself, and not through an argument.
-fn check_bodies(graph: &Graph, targets: &[Target]) -> Result<()> {
-    for node in &graph.nodes {
-        for body in node.bodies() {
-            let weights = body.weights_read();
-            let is_read = |target: &&Target| match target {
-                Target::Weight(name, _) => weights.contains_key(name.as_str()),
-                Target::Input(_) => false,
-            };
-            if let Some(Target::Weight(name, _)) = targets.iter().find(is_read) {
-                let message = format!(
-                    "gradients of weights that only a body of `{}` reads, such as {name}, are not supported yet",
-                    node.op.name()
-                );
-                return Err(Error::unsupported(message).at_place(&node.place));
-            }
-            check_bodies(body, targets)?;
-        }
-    }
-    Ok(())
-}
-
 /// The graph with the first `kept` outputs, then the gradients of the targets, then the other outputs.
 fn differentiate(graph: &Graph, loss: &Loss, targets: &[Target], kept: usize) -> Result<Graph> {
-    let graph = pass::inline(graph)?;
-    check_bodies(&graph, targets)?;
+    let mut graph = pass::inline(graph)?;
+    pass::pass_weights(&mut graph);
     let kept = kept.min(graph.result_count());
-    replay_with_outputs(&graph, forward, |replay| {
-        let mut outputs = Vec::new();
-        for id in &graph.outputs {
-            outputs.push(replay.value(*id));
-        }
-        let states = outputs.split_off(graph.result_count());
-        let wanted = targets.iter().map(|target| target.value(replay));
-        let wanted: Vec<Value> = wanted.collect::<Result<_>>()?;
-        let gradients = Backward::of(replay.builder, &wanted).run(loss, &graph, &outputs)?;
-        outputs.truncate(kept);
-        Ok([outputs, gradients, states].concat())
-    })
+    let expansions = RefCell::new(Vec::new());
+    replay_with_outputs(
+        &graph,
+        |replay, node| forward(replay, node, &expansions),
+        |replay| {
+            let mut outputs = Vec::new();
+            for id in &graph.outputs {
+                outputs.push(replay.value(*id));
+            }
+            let states = outputs.split_off(graph.result_count());
+            let wanted = targets.iter().map(|target| target.value(replay));
+            let wanted: Vec<Value> = wanted.collect::<Result<_>>()?;
+            let backward = Backward::of(replay.builder, &wanted, &expansions.borrow());
+            let gradients = backward.run(loss, &graph, &outputs)?;
+            outputs.truncate(kept);
+            Ok([outputs, gradients, states].concat())
+        },
+    )
 }
 
 /// A graph that takes a body's inputs and the gradients of its float outputs, and returns the gradients of some inputs.
@@ -143,13 +130,36 @@ fn input_gradients(body: &Graph, inputs: &[usize]) -> Result<Graph> {
     differentiate(body, &Loss::GradOutputs, &targets, 0)
 }
 
-/// Adds a node to the new graph. A call stays if its row has a rule of its own; others are replaced by their bodies.
-fn forward<'g>(replay: &mut Replay<'_, 'g>, node: &Node) -> Result<Vec<Value<'g>>> {
+/// Adds a node to the new graph. A call stays if its row has a rule of its own; others are replaced by their bodies, whose
+/// values are added to `expansions`.
+fn forward<'g>(
+    replay: &mut Replay<'_, 'g>,
+    node: &Node,
+    expansions: &RefCell<Vec<Range<usize>>>,
+) -> Result<Vec<Value<'g>>> {
     match &node.op {
         Op::Call(name) if aten::operator(name)?.row.gradient.is_none() => {
             let arguments = replay.arguments(node);
-            aten::operator(name)?.expand(replay.builder, &arguments)
+            let first = replay.builder.value_count();
+            let operator = aten::operator(name)?;
+            let mut results = operator.expand(replay.builder, &arguments)?;
+            let expansion = first..replay.builder.value_count();
+            expansions.borrow_mut().push(expansion);
+            for result in results.iter_mut().skip(operator.row.differentiable_results) {
+                *result = detached(*result)?;
+            }
+            Ok(results)
         }
         _ => replay.copy(node),
     }
+}
+
+/// The value without a gradient.
+fn detached(value: Value) -> Result<Value> {
+    let name = &aten::operator("aten.detach")?.name;
+    let results = value
+        .builder()
+        .call(name, vec![value.into()], vec![value.ty()]);
+    let result = results.first().copied();
+    result.ok_or_else(|| Error::internal("detach has no result"))
 }

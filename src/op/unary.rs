@@ -82,7 +82,7 @@ scalar_functions! {
     I0 "i0" PerPrecision(bessel::i0, bessel::i0), "i0_of(x)", (-9.0, 9.0), "i1(x)";
     I0e "i0e" PerPrecision(bessel::i0e, bessel::i0e), "i0e_of(x)", (-30.0, 30.0), "i1e(x) - sign(x) * r";
     I1 "i1" PerPrecision(bessel::i1, bessel::i1), "i1_of(x)", (-9.0, 9.0), "select(eq(x, 0), 0.5, i0(x) - r / x)";
-    I1e "i1e" PerPrecision(bessel::i1e, bessel::i1e), "i1e_of(x)", (-30.0, 30.0), "select(eq(x, 0), 0.5, i0e(x) - r * (sign(x) + 1 / x))";
+    I1e "i1e" PerPrecision(bessel::i1e, bessel::i1e), "i1e_of(x)", (-30.0, 30.0), "select(gt(x * x, 0), i0e(x) - r * (sign(x) + 1 / x), 0.5)";
     ModifiedI1 "modified_bessel_i1" PerPrecision(bessel::modified_i1, bessel::modified_i1), "modified_i1_of(x)", (-9.0, 9.0), UNDEFINED;
     K0 "modified_bessel_k0" PerPrecision(bessel::k0, bessel::k0), "k0_of(x)", (0.1, 9.0), UNDEFINED;
     K0e "scaled_modified_bessel_k0" PerPrecision(bessel::k0e, bessel::k0e), "k0e_of(x)", (0.1, 30.0), UNDEFINED;

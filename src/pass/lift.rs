@@ -78,7 +78,7 @@ fn weight_types(graph: &Graph) -> BTreeMap<String, TensorType> {
 }
 
 /// Turns the weights that nested graphs read into their inputs, and passes them as arguments.
-fn pass_weights(graph: &mut Graph) {
+pub fn pass_weights(graph: &mut Graph) {
     for index in 0..graph.nodes.len() {
         let mut read = BTreeMap::new();
         for body in graph.nodes[index].bodies_mut() {

@@ -70,7 +70,14 @@ fn product<'g>(node: &NodeGradient<'_, 'g>, formula: &Derivative) -> Result<Opti
         }
         formula => gradient.times(factor(formula)?),
     };
-    Ok(Some(product?.value(node)?))
+    let product = product?.value(node)?;
+    Ok(Some(match formula {
+        // The derivative may be infinite where the value is not selected.
+        formula if node.is_selected_from && !matches!(formula, Derivative::Number(_)) => {
+            node.gradient(0)?.eq(0.0).where_(0.0, product)
+        }
+        _ => product,
+    }))
 }
 
 /// The value of a formula for the operands and the result of a node.
