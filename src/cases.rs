@@ -3,6 +3,8 @@
 //! A folder of cases holds `ops/*.zip`, `programs/*.zip` and `models/NAME/`, or is one of these. `case.json` describes a
 //! case; safetensors files beside it hold its tensors. A `model.pt2` is a case of its own beside that of `model.pt`.
 
+mod gradients;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -17,6 +19,8 @@ use crate::item::Item;
 use crate::scalar::Scalar;
 use crate::tensor::Tensor;
 use crate::tensor_file::safetensors;
+
+pub use gradients::{CallGradients, RecordedGradient};
 
 /// The kind of a recorded case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -3,6 +3,7 @@
 //! Cases run in worker processes, so that a case that crashes or hangs fails alone. A worker reads the number of a case from
 //! its standard input and answers with a line of JSON.
 
+mod gradients;
 mod platform;
 mod recording;
 mod worker;
@@ -30,6 +31,7 @@ use crate::gpu::{DeviceChoice, DeviceOptions, TranslatedKernel};
 use crate::item::Item;
 use crate::{CompileOptions, Device, Model};
 
+use gradients::replay_gradients;
 use platform::PlatformArgs;
 use recording::write_recording;
 use worker::Worker;
@@ -70,6 +72,10 @@ pub(super) struct TestCommand {
     /// NUMBER-NAME.json, and the data in .bin.
     #[arg(long, value_name = "FOLDER", requires = "portable")]
     record: Option<PathBuf>,
+    /// Compare gradients in place of outputs, with those that examples/record_gradients.py wrote into a folder. Only cases that
+    /// have some.
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["against", "record"])]
+    gradients: Option<PathBuf>,
     #[arg(long, hide = true)]
     worker: bool,
 }
@@ -192,13 +198,38 @@ impl TestCommand {
     fn check(&self) -> Result<Vec<CaseRef>> {
         let mut errors = ArgumentErrors::default();
         let found = FileKind::of(&self.folder).and_then(|_| cases::find(&self.folder));
-        let cases = errors.record(found);
+        let cases = errors.record(found.and_then(|found| self.with_gradients(found)));
         self.device.check(&mut errors);
         errors.check_positive("--jobs", self.jobs);
         if self.against == Against::Libtorch {
             errors.record(libtorch::check());
         }
         errors.finish(cases)
+    }
+
+    /// The cases that have gradients, if these are to be compared; else all.
+    fn with_gradients(&self, mut cases: Vec<CaseRef>) -> Result<Vec<CaseRef>> {
+        let Some(folder) = &self.gradients else {
+            return Ok(cases);
+        };
+        FileKind::of(folder)?;
+        let mut has_gradients = Vec::new();
+        for case in &cases {
+            has_gradients.push(!case.gradients(folder)?.is_empty());
+        }
+        let mut has_gradients = has_gradients.into_iter();
+        cases.retain(|_| has_gradients.next().unwrap_or(false));
+        Ok(cases)
+    }
+
+    /// Opens the archive of a case.
+    fn open(&self, archive: &CaseArchive) -> Result<Model> {
+        match archive {
+            CaseArchive::Path(path) => self.file.open(path),
+            CaseArchive::Bytes(bytes) => {
+                Model::from_bytes_with(bytes.to_vec(), &self.file.limits()?)
+            }
+        }
     }
 
     fn open_device(&self) -> Result<Device> {
@@ -388,8 +419,11 @@ fn matches_pattern(pattern: &str, name: &str) -> bool {
 /// Runs a case; a panic is a failure of the case.
 fn run_case(case: &CaseRef, device: &Device, test: &TestCommand) -> CaseVerdict {
     let start = Instant::now();
-    let result =
-        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| replay(case, device, test)));
+    let replay = || match &test.gradients {
+        Some(folder) => replay_gradients(case, &case.gradients(folder)?, device, test),
+        None => replay(case, device, test),
+    };
+    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(replay));
     let (passed, reason, error) = match result {
         Ok(Ok(differences)) => summary(&differences),
         Ok(Err(error)) => (false, Some(format!("{}: {error}", error.kind().id())), None),
@@ -432,10 +466,7 @@ fn replay(
     test: &TestCommand,
 ) -> Result<Vec<(String, Difference)>> {
     let case = case.load()?;
-    let model = match &case.archive {
-        CaseArchive::Path(path) => test.file.open(path)?,
-        CaseArchive::Bytes(bytes) => Model::from_bytes_with(bytes.to_vec(), &test.file.limits()?)?,
-    };
+    let model = test.open(&case.archive)?;
     let options = CompileOptions {
         precision: test.device.precision()?,
         release_memory: false,

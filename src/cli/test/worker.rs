@@ -49,6 +49,9 @@ impl Worker {
         if let Some(folder) = &test.record {
             command.arg("--record").arg(folder);
         }
+        if let Some(folder) = &test.gradients {
+            command.arg("--gradients").arg(folder);
+        }
         if let Some(pattern) = &test.only {
             command.arg(format!("--only={pattern}"));
         }
