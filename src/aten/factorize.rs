@@ -75,13 +75,13 @@ impl<'g> Matrix<'g> {
     }
 
     /// Row indices, `[rows, 1]`.
-    fn row_indices(&self) -> Value<'g> {
+    pub fn row_indices(&self) -> Value<'g> {
         let shape = vec![Dim::from(self.rows), Dim::ONE];
         self.value.builder().iota(DType::I64, shape, 0)
     }
 
     /// Column indices, `[1, columns]`.
-    fn column_indices(&self) -> Value<'g> {
+    pub fn column_indices(&self) -> Value<'g> {
         let shape = vec![Dim::ONE, Dim::from(self.columns)];
         self.value.builder().iota(DType::I64, shape, 1)
     }

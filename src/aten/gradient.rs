@@ -83,9 +83,14 @@ impl<'g> CallGradient<'g> {
         result.ok_or_else(|| Error::internal(format!("there is no result {index}")))
     }
 
+    /// The gradient of a result; `None` if the loss does not depend on it.
+    pub fn gradient_if_used(&self, index: usize) -> Option<Value<'g>> {
+        self.gradients.get(index).copied().flatten()
+    }
+
     /// The gradient of a result; zeros where the loss does not depend on it.
     pub fn gradient(&self, index: usize) -> Result<Value<'g>> {
-        let known = self.gradients.get(index).copied().flatten();
+        let known = self.gradient_if_used(index);
         let result = self.result(index)?;
         Ok(known.unwrap_or_else(|| {
             let builder = self.args.builder();

@@ -9,6 +9,7 @@ use super::factorize::{
     Lu, Matrix, TriangleKind, apply_reflections, cholesky, householder_reflections, is_vector_side,
     solve_triangular,
 };
+use super::matrix_gradients;
 use super::{Args, Composite, StrideRule};
 
 pub(super) const ROWS: &[Composite] = &[
@@ -127,6 +128,7 @@ pub(super) const ROWS: &[Composite] = &[
         cholesky_factor,
         &["f32[3, 3]"],
     )
+    .with_gradient(matrix_gradients::cholesky)
     .with_strides(StrideRule::ColumnMajor),
     Composite::many(
         &[
@@ -139,12 +141,17 @@ pub(super) const ROWS: &[Composite] = &[
         },
         &["f32[3, 3]"],
     )
+    .with_gradient(matrix_gradients::cholesky)
     .with_strides(StrideRule::ColumnMajor),
     Composite::one(
         &["aten::cholesky_solve(Tensor self, Tensor input2, bool upper=False) -> Tensor"],
         |a| solve_by_cholesky(a.tensor("input2"), a.bool("upper"), a.tensor("self")),
         &["f32[3, 2], f32[3, 3]"],
     )
+    .with_gradient(|call| {
+        let (factor, upper) = (call.args().tensor("input2"), call.args().bool("upper"));
+        matrix_gradients::cholesky_solve(call, |b| solve_by_cholesky(factor, upper, b))
+    })
     .with_strides(StrideRule::ColumnMajor),
     Composite::one(
         &["aten::cholesky_inverse(Tensor self, bool upper=False) -> Tensor"],

@@ -75,6 +75,7 @@ mod linear;
 mod log_cosh;
 mod logic;
 mod loss;
+mod matrix_gradients;
 mod norm;
 mod normalization;
 mod order;

@@ -7,6 +7,7 @@ use crate::ir::{ArithmeticOperand, Value};
 
 use super::factorize::{Matrix, apply_reflections, householder_reflections, is_vector_side};
 use super::jacobi::{Svd, symmetric_eigen};
+use super::matrix_gradients;
 use super::{Args, Composite};
 
 pub(super) const ROWS: &[Composite] = &[
@@ -54,12 +55,20 @@ pub(super) const ROWS: &[Composite] = &[
             Ok(vec![values, vectors])
         },
         &["f32[3, 3]"],
-    ),
+    )
+    .with_gradient(|call| {
+        let results = [call.result(0)?, call.result(1)?];
+        matrix_gradients::eigen(results, call.gradient(0)?, call.gradient_if_used(1))
+    }),
     Composite::one(
         &["aten::linalg_eigvalsh(Tensor self, str UPLO='L') -> Tensor"],
         |a| Ok(eigen(a)?.0),
         &["f32[B, 3, 3]"],
-    ),
+    )
+    .with_gradient(|call| {
+        let results = eigen(call.args())?.into();
+        matrix_gradients::eigen(results, call.gradient(0)?, None)
+    }),
     Composite::one(
         &[
             "aten::linalg_matrix_rank.atol_rtol_tensor(Tensor input, *, Tensor? atol=None, Tensor? rtol=None, bool hermitian=False) -> Tensor",
@@ -132,7 +141,14 @@ pub(super) const ROWS: &[Composite] = &[
             "f32[2, 3], f32[2, 3]",
             "f32[1, 4, 3], f32[4, 2]",
         ],
-    ),
+    )
+    .with_gradient(|call| {
+        let a = call.args();
+        let matrix = Matrix::new(a.tensor("self"))?;
+        let svd = Svd::new(matrix);
+        let cutoff = singular_value_threshold(matrix, svd.values, a.optional_float("rcond"))?;
+        matrix_gradients::least_squares(call, svd.pseudo_inverse(cutoff))
+    }),
     Composite::one(
         &[
             "aten::linalg_matrix_exp(Tensor self) -> Tensor",
