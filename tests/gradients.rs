@@ -4,7 +4,7 @@
 use onionskin::dim::Dim;
 use onionskin::dtype::DType;
 use onionskin::grad::Loss;
-use onionskin::ir::{Builder, Graph, TreeSpec, Value, ValueId, Weights};
+use onionskin::ir::{Builder, Graph, GraphModule, TreeSpec, Value, ValueId, Weights};
 use onionskin::op::{
     BinaryFunction, ConvAxis, ReduceFunction, ScanFunction, ScatterFunction, UnaryFunction,
 };
@@ -424,6 +424,65 @@ fn conditions() {
     for x in [[0.5, 1.5, 0.25], [-0.5, -1.5, -0.25]] {
         check("if", &graph, &[tensor(x), tensor([0.3, -0.7, 1.1])]);
     }
+}
+
+/// A loop has gradients of what it carries and of its constants, whether a condition or the bound ends it.
+#[test]
+fn loops() {
+    let text = "graph f(x: f64[3], w: f64[3]) -> f64[3] {
+  n: i64[] = full 4, dtype=i64, shape=[]
+  y: f64[3], rounds: i64[] = loop 4, true, x, 0, w, carried=2 {
+    graph body(i: i64[], a: f64[3], k: i64[], b: f64[3]) -> (bool[], f64[3], i64[]) {
+      p: f64[3] = mul a, b
+      t: f64[3] = tanh p
+      step: f64[] = cast k, dtype=f64
+      steps: f64[3] = expand step, shape=[3]
+      m: f64[3] = mul t, steps
+      next: f64[3] = add a, m
+      s: f64[] = reduce next, function=sum, axes=[0]
+      again: bool[] = lt s, 8.0
+      j: i64[] = add k, 1
+      return again, next, j
+    }
+  }
+  return y
+}
+";
+    let tensor =
+        |data: [f64; 3]| Tensor::from_f64(DType::F64, [3], data.to_vec()).expect("a tensor");
+    // The number of iterations is known, unknown, and a number that is computed.
+    for trips in ["4", "9223372036854775807", "n"] {
+        let graph = parse(&text.replace("loop 4", &format!("loop {trips}")));
+        for x in [[0.5, 0.75, 0.25], [1.5, 2.5, 0.8], [7.0, 1.0, 1.0]] {
+            check("loop", &graph, &[tensor(x), tensor([0.3, -0.7, 1.1])]);
+        }
+    }
+}
+
+/// A weight that only the body of a region reads has a gradient.
+#[test]
+fn weights_of_bodies() {
+    let text = "weight w: f64[2]
+graph f(x: f64[2]) {
+  y = loop 3, true, x, carried=1 {
+    graph body(i: i64[], a: f64[2]) {
+      yes: bool[] = full true, dtype=bool, shape=[]
+      r = mul a, $w
+      return yes, r
+    }
+  }
+  return y
+}";
+    let module: GraphModule = text.parse().unwrap();
+    let mut graph = module.graphs[0].clone();
+    graph.pass_weights();
+    let weights = graph.differentiable_values();
+    let gradient = graph.gradient(&Loss::Sum, &weights).unwrap();
+    let tensor = |data: [f64; 2]| Tensor::from_f64(DType::F64, [2], data.to_vec()).unwrap();
+    let values = Weights::from_iter([(String::from("w"), tensor([0.5, 2.0]))]);
+    let outputs = interp::run(&gradient, &values, &[tensor([1.0, 3.0])]).unwrap();
+    assert_eq!(outputs[1].to_f64(), [0.125, 8.0]);
+    assert_eq!(outputs[2].to_f64(), [0.75, 36.0]);
 }
 
 /// The loss is the output that the result's structure names, in whatever order it names them.

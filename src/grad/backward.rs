@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use super::{Loss, rules};
 use crate::aten::{self, CallGradient};
+use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ir::{Argument, Builder, Graph, Node, Op, Value, ValueId};
 use crate::op::Primitive;
@@ -217,6 +218,15 @@ impl<'g> NodeGradient<'_, 'g> {
                 "argument {argument} of {} is no value",
                 self.node.op.name()
             ))),
+        }
+    }
+
+    /// An argument of a region as a value; numbers and sizes become scalars of a dtype.
+    pub(super) fn input(&self, argument: usize, dtype: DType) -> Result<Value<'g>> {
+        match self.node.arguments.get(argument) {
+            Some(Argument::Number(number)) => Ok(self.builder.full(dtype, [], *number)),
+            Some(Argument::Size(size)) => Ok(self.builder.full(dtype, [], size)),
+            _ => self.operand(argument),
         }
     }
 

@@ -42,7 +42,7 @@ impl Graph {
     ///
     /// # Errors
     /// Fails if the loss is not one float, if a value is no float or no input or weight, and if an operator between the
-    /// values and the loss has no derivative; the message lists all such operators. Loops and recurrent layers are not
+    /// values and the loss has no derivative; the message lists all such operators. Recurrent layers are not
     /// supported yet.
     pub fn gradient(&self, loss: &Loss, with_respect_to: &[ValueId]) -> Result<Graph> {
         let targets: Vec<Target> = with_respect_to
@@ -53,7 +53,8 @@ impl Graph {
         Ok(signature::with_gradients(gradient, self, &targets))
     }
 
-    /// The inputs and weights of this graph that have a float element type, in order.
+    /// The inputs and weights of this graph that have a float element type, in order. Weights that only nested graphs read
+    /// are among them after [`Graph::pass_weights`].
     pub fn differentiable_values(&self) -> Vec<ValueId> {
         let weights = self.weights_read().into_values();
         let values = self.inputs.iter().copied().chain(weights);
@@ -102,7 +103,7 @@ impl Target {
 /// The graph with the first `kept` outputs, then the gradients of the targets, then the other outputs.
 fn differentiate(graph: &Graph, loss: &Loss, targets: &[Target], kept: usize) -> Result<Graph> {
     let mut graph = pass::inline(graph)?;
-    pass::pass_weights(&mut graph);
+    graph.pass_weights();
     let kept = kept.min(graph.result_count());
     let expansions = RefCell::new(Vec::new());
     replay_with_outputs(

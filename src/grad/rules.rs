@@ -2,6 +2,7 @@
 
 mod contraction;
 mod indexing;
+mod loops;
 mod pointwise;
 mod reduction;
 mod region;

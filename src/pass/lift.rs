@@ -40,7 +40,7 @@ pub fn unlift(module: &GraphModule) -> Result<GraphModule> {
 
 /// Lifts the weights and states of one graph.
 fn lift_graph(graph: &mut Graph) {
-    pass_weights(graph);
+    graph.pass_weights();
     let mut arguments = match graph.has_default_inputs() {
         true => graph.default_inputs(),
         false => std::mem::take(&mut graph.input_trees),
@@ -77,20 +77,23 @@ fn weight_types(graph: &Graph) -> BTreeMap<String, TensorType> {
         .collect()
 }
 
-/// Turns the weights that nested graphs read into their inputs, and passes them as arguments.
-pub fn pass_weights(graph: &mut Graph) {
-    for index in 0..graph.nodes.len() {
-        let mut read = BTreeMap::new();
-        for body in graph.nodes[index].bodies_mut() {
-            pass_weights(body);
-            read.extend(weight_types(body));
-        }
-        for (name, ty) in read {
-            for body in graph.nodes[index].bodies_mut() {
-                weight_to_input(body, &name, &ty);
+impl Graph {
+    /// Turns the weights that nested graphs read into their inputs, and passes them as arguments: every weight that the
+    /// graph reads is then a value of it.
+    pub fn pass_weights(&mut self) {
+        for index in 0..self.nodes.len() {
+            let mut read = BTreeMap::new();
+            for body in self.nodes[index].bodies_mut() {
+                body.pass_weights();
+                read.extend(weight_types(body));
             }
-            let outer = graph.weight_value(&name, &ty);
-            graph.nodes[index].arguments.push(Argument::Value(outer));
+            for (name, ty) in read {
+                for body in self.nodes[index].bodies_mut() {
+                    weight_to_input(body, &name, &ty);
+                }
+                let outer = self.weight_value(&name, &ty);
+                self.nodes[index].arguments.push(Argument::Value(outer));
+            }
         }
     }
 }

@@ -42,11 +42,12 @@ fn call_differences(
     device: &Device,
 ) -> Result<Vec<Difference>> {
     let module = model.import_method(&call.method, Some(&call.inputs))?;
-    let graph = module.graph(&call.method)?;
-    let wanted = wanted_values(graph, &call.inputs, &recorded.gradients)?;
+    let mut graph = module.graph(&call.method)?.clone();
+    graph.pass_weights();
+    let wanted = wanted_values(&graph, &call.inputs, &recorded.gradients)?;
     let gradient = graph.gradient(&Loss::GradOutputs, &wanted)?;
-    let mut inputs = flatten_arguments(&signature(graph), &call.inputs)?;
-    inputs.extend(grad_outputs(graph, recorded)?);
+    let mut inputs = flatten_arguments(&signature(&graph), &call.inputs)?;
+    inputs.extend(grad_outputs(&graph, recorded)?);
     let (entry, first) = (gradient.name.clone(), graph.result_count());
     let module = GraphModule {
         graphs: vec![gradient],

@@ -2,6 +2,7 @@
 
 use super::super::backward::{ArgumentGradients, NodeGradient};
 use super::super::input_gradients;
+use super::loops::of_loop;
 use crate::error::{Error, Result};
 use crate::ir::{Argument, Graph, Region};
 
@@ -11,9 +12,7 @@ pub(in crate::grad) fn of_region<'g>(
 ) -> Result<ArgumentGradients<'g>> {
     match region {
         Region::If { then, otherwise } => of_if([then, otherwise], node),
-        Region::Loop { .. } => Err(Error::unsupported(
-            "gradients of loops are not supported yet",
-        )),
+        Region::Loop { body, carried } => of_loop(body, *carried, node),
         Region::Call { .. } => Err(Error::internal("a call of a graph was not inlined")),
     }
 }
