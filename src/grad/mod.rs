@@ -1,7 +1,7 @@
 //! Reverse-mode differentiation: from a graph, a graph that also computes gradients.
 //!
 //! [`Graph::gradient`] replays a graph, replaces calls by their bodies, and then visits the nodes from the last to the
-//! first. Each primitive has a rule in [`rules`] that returns the gradients of its operands from those of its results.
+//! first. Each primitive has a rule in `rules` that returns the gradients of its operands from those of its results.
 //! Conventions at kinks, ties and poles are those of PyTorch's `derivatives.yaml` (`tools/autograd`). Gradients have the
 //! element type of their values, and equal gradients come from equal inputs: nothing depends on the order of threads.
 

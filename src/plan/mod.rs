@@ -187,7 +187,7 @@ struct Planner<'a> {
     request: StorageRequest<'a>,
     fusion: &'a Fusion,
     builder: &'a mut PlanBuilder,
-    /// Slots of values. The flag is true for a slot that receives a copy of the value, see [`KernelBinding::is_copy`].
+    /// Slots of values. The flag is true for a slot that receives a copy of the value.
     slots: BTreeMap<(ValueId, bool), SlotId>,
     /// Copies of values in another layout, and weights in panels or chunks.
     converted: BTreeMap<(ValueId, Layout), SlotId>,
