@@ -5,11 +5,12 @@ use super::bounds_checks::{self as check, NegativeIndices};
 use super::concatenate::broadcast;
 use super::positions::where_true;
 use super::split::check_axis;
-use super::{Args, Composite, StrideRule};
+use super::{Args, CallGradient, Composite, StrideRule};
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ir::Value;
+use crate::op::ScatterFunction;
 use crate::shape::Shape;
 
 pub(super) const ROWS: &[Composite] = &[
@@ -144,7 +145,8 @@ pub(super) const ROWS: &[Composite] = &[
             Ok(rows_of(weight, indices))
         },
         &["f32[10, 4], i64[B, 3]", "f32[10, 4], i64[]"],
-    ),
+    )
+    .with_gradient(embedding_gradient),
     Composite::one(
         &["aten::one_hot(Tensor self, int num_classes=-1) -> Tensor"],
         |a| {
@@ -220,6 +222,28 @@ pub(super) const ROWS: &[Composite] = &[
         &[],
     ),
 ];
+
+/// The gradient of the weight of `aten::embedding`. Rows at `padding_idx` get none; with `scale_grad_by_freq` each is divided
+/// by the number of times that its index occurs.
+fn embedding_gradient<'g>(call: &CallGradient<'g>) -> Result<Vec<(&'static str, Value<'g>)>> {
+    let (a, weight) = (call.args(), call.args().tensor("weight"));
+    let indices = a.tensor("indices").to(DType::I64);
+    let indices = indices.reshape([indices.numel()]);
+    let mut rows = call.gradient(0)?.reshape([indices.numel(), weight.size(1)]);
+    let column = indices.unsqueeze(-1);
+    if a.int("padding_idx") >= 0 {
+        rows = column.eq(a.int("padding_idx")).where_(0.0, rows);
+    }
+    if a.bool("scale_grad_by_freq") {
+        let zeros = a.builder().full(rows.dtype(), [weight.size(0)], 0.0);
+        let ones = a.builder().full(rows.dtype(), indices.shape(), 1.0);
+        let counts = zeros.scatter(0, indices, ones, ScatterFunction::Add);
+        rows = rows / counts.gather(0, indices).unsqueeze(-1);
+    }
+    let zeros = a.builder().full(rows.dtype(), weight.shape(), 0.0);
+    let gradient = zeros.scatter(0, column.expand(rows.shape()), rows, ScatterFunction::Add);
+    Ok(vec![("weight", gradient)])
+}
 
 /// Computes `torch.gather`, also for operands of rank 0 and for empty indices.
 pub(super) fn gather<'g>(x: Value<'g>, dim: i64, index: Value<'g>) -> Value<'g> {

@@ -137,9 +137,15 @@ impl<'g> Backward<'g> {
     }
 }
 
-/// The results of nodes in the expansions that have a `select`.
+/// The results of nodes in the expansions that use some elements of a value and not others.
 fn selecting(nodes: &[Node], expansions: &[Range<usize>]) -> HashSet<ValueId> {
-    let is_select = |node: &Node| matches!(node.op, Op::Primitive(Primitive::Select(_)));
+    let selects = |node: &Node| match &node.op {
+        Op::Primitive(primitive) => matches!(
+            primitive,
+            Primitive::Select(_) | Primitive::Gather(_) | Primitive::Slice(_)
+        ),
+        _ => false,
+    };
     let mut found = HashSet::new();
     let mut nodes = nodes.iter().peekable();
     for expansion in expansions {
@@ -150,7 +156,7 @@ fn selecting(nodes: &[Node], expansions: &[Range<usize>]) -> HashSet<ValueId> {
         while let Some(node) = nodes.next_if(is_inside) {
             body.push(node);
         }
-        if body.iter().any(|node| is_select(node)) {
+        if body.iter().any(|node| selects(node)) {
             found.extend(body.iter().flat_map(|node| node.results.iter().copied()));
         }
     }
