@@ -1,7 +1,7 @@
 //! The signature of a graph with gradients.
 
 use super::Target;
-use crate::ir::{Graph, NamedTree, TreeSpec};
+use crate::ir::{Definition, Graph, NamedTree, TreeSpec};
 
 /// Sets the structure of a graph's result: that of `original`, and a dictionary of the targets' gradients, which follow the
 /// outputs of the original's result. Outputs of states come last.
@@ -38,20 +38,34 @@ pub(super) fn with_gradients(mut graph: Graph, original: &Graph, targets: &[Targ
     graph
 }
 
-/// Adds the inputs for gradients of outputs to the arguments.
+/// Makes the inputs for gradients of outputs the last arguments. The inputs of states follow them.
 fn add_input_trees(graph: &mut Graph, original: &Graph) {
-    if graph.inputs.len() == original.inputs.len() {
+    let added = graph.inputs.len() - original.inputs.len();
+    if added == 0 {
         return;
+    }
+    let first = original.argument_count();
+    let behind = graph.inputs.get_mut(first..).unwrap_or_default();
+    behind.rotate_right(added);
+    for (index, id) in graph.inputs.iter().enumerate() {
+        if let Some(info) = graph.values.get_mut(id.index()) {
+            info.definition = Definition::Input(index);
+        }
+    }
+    for read in &mut graph.reads {
+        read.tree = read
+            .tree
+            .map_tensors(&|index| TreeSpec::Tensor(index + added));
     }
     if original.has_default_inputs() {
         graph.input_trees = graph.default_inputs();
         return;
     }
-    let added = graph.inputs.iter().enumerate().skip(original.inputs.len());
-    let added = added.map(|(index, id)| NamedTree {
+    let gradients = graph.inputs.iter().enumerate().skip(first).take(added);
+    let gradients = gradients.map(|(index, id)| NamedTree {
         name: graph.value(*id).name.clone(),
         tree: TreeSpec::Tensor(index),
     });
-    let added: Vec<NamedTree> = added.collect();
-    graph.input_trees.extend(added);
+    let gradients: Vec<NamedTree> = gradients.collect();
+    graph.input_trees.extend(gradients);
 }
