@@ -1,5 +1,7 @@
 //! Replay of recorded cases with gradients.
 
+use std::collections::BTreeMap;
+
 use super::TestCommand;
 use crate::cases::{Call, CallGradients, CaseRef, RecordedGradient};
 use crate::compare::{Difference, compare_tensors};
@@ -13,7 +15,7 @@ use crate::{CompileOptions, Device, Model, Tensor};
 /// Compares the gradients of all calls of a case that have recorded ones.
 pub(super) fn replay_gradients(
     case: &CaseRef,
-    gradients: &std::collections::BTreeMap<usize, CallGradients>,
+    gradients: &BTreeMap<usize, CallGradients>,
     device: &Device,
     test: &TestCommand,
 ) -> Result<Vec<(String, Difference)>> {
@@ -27,7 +29,8 @@ pub(super) fn replay_gradients(
             "" => String::new(),
             label => format!("set {label:?}: "),
         };
-        for call in set.calls.iter().take(1) {
+        // Of several calls on one instance none has recorded gradients.
+        if let [call] = set.calls.as_slice() {
             let found = call_differences(&model, call, recorded, device)?;
             differences.extend(found.into_iter().map(|found| (label.clone(), found)));
         }
@@ -121,15 +124,22 @@ fn tensor_indices(tree: &TreeSpec, item: &Item, indices: &mut Vec<usize>) {
     }
 }
 
-/// The gradients of a graph's float outputs: recorded ones for its result, zeros for states.
+/// The recorded gradients of a graph's float results, in the order of its outputs.
 fn grad_outputs(graph: &Graph, recorded: &CallGradients) -> Result<Vec<Tensor>> {
-    let results = graph.outputs.iter().take(graph.result_count());
-    let floats = results.filter(|id| graph.ty(**id).dtype.is_float()).count();
-    if floats != recorded.grad_outputs.len() {
-        let given = recorded.grad_outputs.len();
+    let is_float = |index: &usize| {
+        let output = graph.outputs.get(*index);
+        output.is_some_and(|id| graph.ty(*id).dtype.is_float())
+    };
+    let leaves = graph.output_leaves().into_iter().map(|(_, index)| index);
+    let floats: Vec<usize> = leaves.filter(is_float).collect();
+    let by_output: BTreeMap<usize, &Tensor> =
+        floats.iter().copied().zip(&recorded.grad_outputs).collect();
+    if floats.len() != recorded.grad_outputs.len() || by_output.len() != floats.len() {
         return Err(Error::format(format!(
-            "gradients of {given} outputs are recorded, and there are {floats} float outputs"
+            "gradients of {} outputs are recorded, and there are {} different float outputs",
+            recorded.grad_outputs.len(),
+            by_output.len()
         )));
     }
-    Ok(recorded.grad_outputs.clone())
+    Ok(by_output.into_values().cloned().collect())
 }
