@@ -12,7 +12,7 @@ file for each operator, program and model, `OUT/ops/add.safetensors`, holds for 
 
 Of calls that PyTorch cannot differentiate the entry `none` of the file's metadata has the reasons.
 
-Needs torch and safetensors.
+Needs torch and safetensors, and the file record_probes.py beside this one.
 """
 
 import argparse
@@ -25,6 +25,8 @@ import zipfile
 
 import torch
 from safetensors.torch import load, save_file
+
+from record_probes import leaves
 
 RTOL, ATOL = 1e-4, 1e-5
 """Relative tolerance, and absolute one as a part of the largest gradient (at least of 1)."""
@@ -84,11 +86,8 @@ def value(tree, tensors):
     return None if kind == "none" else float(content) if kind == "float" else content
 
 
-def leaves(item):
-    if isinstance(item, torch.Tensor):
-        return [item]
-    items = item.values() if isinstance(item, dict) else item if isinstance(item, (tuple, list)) else ()
-    return [leaf for inner in items for leaf in leaves(inner)]
+def tensors_in(value):
+    return [leaf for leaf in leaves(value) if isinstance(leaf, torch.Tensor)]
 
 
 def mapped(item, function):
@@ -107,7 +106,7 @@ def gradients(archive, arguments, dtype=None, chosen=None):
         module.double()
     prepared = lambda leaf: leaf.to(dtype if dtype and leaf.is_floating_point() else leaf.dtype, copy=True)
     arguments = [mapped(argument, prepared) for argument in arguments]
-    named = [(f"in{index}", leaf) for index, leaf in enumerate(leaves(arguments))]
+    named = [(f"in{index}", leaf) for index, leaf in enumerate(tensors_in(arguments))]
     named += [(f"param/{name}", parameter) for name, parameter in module.named_parameters()]
     is_wanted = lambda name, leaf: leaf.is_floating_point() and (chosen is None or name in chosen)
     wanted = {name: leaf for name, leaf in named if is_wanted(name, leaf)}
@@ -119,7 +118,7 @@ def gradients(archive, arguments, dtype=None, chosen=None):
     # A leaf cannot be written in place, and the gradient of an argument is that before the call.
     arguments = [mapped(argument, lambda leaf: leaf.clone() if leaf.requires_grad else leaf) for argument in arguments]
     with torch.jit.optimized_execution(False):
-        outputs = [leaf for leaf in leaves(module(*arguments)) if leaf.is_floating_point()]
+        outputs = [leaf for leaf in tensors_in(module(*arguments)) if leaf.is_floating_point()]
         generator = torch.Generator().manual_seed(1)
         weights = [(torch.rand(leaf.shape, generator=generator) + 0.5).to(leaf.dtype) for leaf in outputs]
         pairs = [(leaf, weight) for leaf, weight in zip(outputs, weights) if leaf.requires_grad]
@@ -135,7 +134,7 @@ def gradients(archive, arguments, dtype=None, chosen=None):
 def differentiable(archive, arguments):
     """Returns the names of the arguments that PyTorch has a derivative for, and one reason why it has none for others."""
     names, reason = [], None
-    for name in [f"in{index}" for index, leaf in enumerate(leaves(arguments)) if leaf.is_floating_point()]:
+    for name in [f"in{index}" for index, leaf in enumerate(tensors_in(arguments)) if leaf.is_floating_point()]:
         try:
             gradients(archive, arguments, chosen=[name])
             names.append(name)
