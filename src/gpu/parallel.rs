@@ -2,9 +2,15 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Applies a function to all items on as many threads as there are processors, including the calling one. Returns the
-/// results in the order of the items; `None` if the function panics.
+/// Number of threads that work at once: as many as there are processors.
+pub(super) fn default_threads() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Applies a function to all items on a number of threads, including the calling one. Returns the results in the order of
+/// the items; `None` if the function panics.
 pub(super) fn map<T: Sync, R: Send>(
+    threads: usize,
     items: &[T],
     function: impl Fn(&T) -> R + Sync,
 ) -> Option<Vec<R>> {
@@ -16,7 +22,6 @@ pub(super) fn map<T: Sync, R: Send>(
         }
         results
     };
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let mut results = std::thread::scope(|scope| {
         let helpers: Vec<_> = (1..threads.min(items.len()))
             .map(|_| scope.spawn(worker))
@@ -45,8 +50,8 @@ mod tests {
     #[test]
     fn results_are_in_the_order_of_the_items() {
         let items: Vec<usize> = (0..100).collect();
-        let doubled = map(&items, |item| item * 2);
+        let doubled = map(default_threads(), &items, |item| item * 2);
         assert_eq!(doubled, Some(items.iter().map(|item| item * 2).collect()));
-        assert_eq!(map(&[], |item: &usize| *item), Some(Vec::new()));
+        assert_eq!(map(2, &[], |item: &usize| *item), Some(Vec::new()));
     }
 }

@@ -25,6 +25,7 @@ use super::pipeline_cache::DiskCache;
 #[cfg(feature = "translate")]
 use super::translate::{TranslatedKernel, Translator};
 use super::trusted;
+use super::vector_width::compile_threads;
 
 /// A compiled kernel.
 pub(super) struct Pipeline {
@@ -41,6 +42,8 @@ pub(super) struct Pipelines {
     layouts: Mutex<HashMap<Signature, BindGroupLayout>>,
     /// Cache of compiled pipelines on disk.
     disk: Option<DiskCache>,
+    /// Number of threads that compile.
+    threads: usize,
     /// Translates every kernel to the shading languages of other platforms, if the device was opened with that option.
     #[cfg(feature = "translate")]
     translator: Option<Translator>,
@@ -74,6 +77,7 @@ impl Pipelines {
             entries: Mutex::default(),
             layouts: Mutex::default(),
             disk: cache.and_then(|folder| DiskCache::open(device, info, &folder)),
+            threads: compile_threads(info),
             #[cfg(feature = "translate")]
             translator: None,
         }
@@ -90,6 +94,11 @@ impl Pipelines {
     pub(super) fn translated(&self) -> BTreeSet<TranslatedKernel> {
         let translator = self.translator.as_ref();
         translator.map(Translator::translated).unwrap_or_default()
+    }
+
+    /// Number of threads that may compile at once.
+    pub(super) fn threads(&self) -> usize {
+        self.threads
     }
 
     /// Number of compiled pipelines.
@@ -117,7 +126,7 @@ impl Pipelines {
             on_kernel();
             Some(pipeline)
         };
-        let results = parallel::map(kernels, get);
+        let results = parallel::map(self.threads, kernels, get);
         limits.check().at(|| "compiling kernels".into())?;
         let results =
             results.ok_or_else(|| Error::device("the driver failed while compiling kernels"))?;

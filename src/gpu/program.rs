@@ -276,7 +276,11 @@ impl ProgramInner {
 /// The pipeline of each kernel, and the memory of each weight.
 type Prepared = (Vec<Arc<Pipeline>>, HashMap<SlotId, Arc<SlotMemory>>);
 
-/// Compiles kernels on other threads while this thread uploads weights.
+/// Held while kernels are compiled and weights are uploaded, if a driver compiles on one thread only.
+static ONLY_COMPILER: Mutex<()> = Mutex::new(());
+
+/// Compiles kernels on other threads while this thread uploads weights, or before that if the driver compiles on one
+/// thread only: it also compiles when a texture is made.
 fn prepare(
     device: &GpuDevice,
     plan: &Plan,
@@ -296,8 +300,9 @@ fn prepare(
         report(Progress::Pipelines { done, total });
     };
     let limits = ActiveLimits::current();
+    let pipelines = device.pipelines();
+    let only_compiler = (pipelines.threads() == 1).then(|| lock(&ONLY_COMPILER));
     let (pipelines, weights) = std::thread::scope(|scope| {
-        let pipelines = device.pipelines();
         let compile = || {
             if !device.compiles_at_first_dispatch() {
                 return pipelines.get_or_create_all(device.wgpu(), &plan.kernels, &on_kernel);
@@ -312,9 +317,16 @@ fn prepare(
         let limits = limits.clone();
         let compile = scope.spawn(move || limits.enter(compile));
         let on_bytes = |done, total| report(Progress::Weights { done, total });
-        let weights = upload(device, plan, weights, rules, options, counters, &on_bytes);
+        let upload = || upload(device, plan, weights, rules, options, counters, &on_bytes);
         let failed = |_| Err(Error::device("the driver failed while compiling kernels"));
-        (compile.join().unwrap_or_else(failed), weights)
+        let pipelines = || compile.join().unwrap_or_else(failed);
+        match only_compiler {
+            Some(_) => (pipelines(), upload()),
+            None => {
+                let weights = upload();
+                (pipelines(), weights)
+            }
+        }
     });
     if options.release_memory {
         // The driver's compiler and the staged weights have freed much heap memory.

@@ -4,7 +4,10 @@
 use std::env;
 use std::fmt;
 
-use super::trusted;
+use wgpu::AdapterInfo;
+
+use super::adapter::is_lavapipe;
+use super::{parallel, trusted};
 
 /// Environment variable for the number of bits in a vector.
 const VARIABLE: &str = "LP_NATIVE_VECTOR_WIDTH";
@@ -48,6 +51,28 @@ pub fn widen_vectors() -> VectorWidth {
     }
 }
 
+/// Number of threads that may use an adapter's compiler at once.
+///
+/// Mesa releases after 22 set the vector width of a process to 256 bits and then to that of the environment whenever a
+/// compilation begins (`lp_build_init` in `lp_bld_init.c`, of Mesa 25.0.7). Another thread that reads it in between
+/// compiles functions for textures whose vectors do not fit the kernel that calls them.
+pub(super) fn compile_threads(info: &AdapterInfo) -> usize {
+    match is_lavapipe(info) && resets_width(&info.driver_info) && !info.name.contains("256 bits") {
+        true => 1,
+        false => parallel::default_threads(),
+    }
+}
+
+/// True for the releases of Mesa that may set the width at each compilation, by the name of the driver's version.
+fn resets_width(driver_info: &str) -> bool {
+    let version = driver_info.strip_prefix("Mesa ").unwrap_or(driver_info);
+    let major = version
+        .split('.')
+        .next()
+        .and_then(|major| major.parse().ok());
+    major.is_none_or(|major: u32| major > 22)
+}
+
 /// True if the processor has all features that LLVM uses for 512-bit vectors.
 fn has_wide_vectors() -> bool {
     #[cfg(target_arch = "x86_64")]
@@ -81,6 +106,13 @@ mod tests {
     use std::thread;
 
     use super::*;
+
+    #[test]
+    fn releases_that_reset_the_width() {
+        assert!(!resets_width("Mesa 22.3.6 (LLVM 15.0.6)"));
+        assert!(resets_width("Mesa 25.0.7-2~bpo12+1 (LLVM 15.0.6)"));
+        assert!(resets_width("unknown"));
+    }
 
     #[test]
     fn the_environment_of_threads_stays() {

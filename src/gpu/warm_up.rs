@@ -10,7 +10,7 @@ use std::iter::from_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::channel;
-use std::thread::{ScopedJoinHandle, available_parallelism, scope};
+use std::thread::{ScopedJoinHandle, scope};
 use std::time::Duration;
 
 use wgpu::{
@@ -90,8 +90,8 @@ fn distribute<'a>(
         });
         while receiver.recv_timeout(CACHE_HIT_TIME).is_ok() {}
         let left = pending.len().saturating_sub(next.load(Relaxed));
-        let processors = available_parallelism().map_or(1, usize::from);
-        let other_devices = (1..processors).take(left.min(MAX_OTHER_DEVICES));
+        let other_devices =
+            (1..device.device.pipelines().threads()).take(left.min(MAX_OTHER_DEVICES));
         let others: Vec<_> = other_devices
             .map(|_| {
                 scope.spawn(move || compile_on_other_device(device.device, from_fn(claim), done))

@@ -254,7 +254,7 @@ pub(super) fn upload(
     };
     let done = AtomicU64::new(0);
     let limits = ActiveLimits::current();
-    let uploaded = parallel::map(&planned, |weight| {
+    let uploaded = parallel::map(parallel::default_threads(), &planned, |weight| {
         let load_and_upload = || {
             let loaded = source.loaded(weight.name)?;
             let memory = uploader.get_or_upload(weight);
