@@ -257,6 +257,7 @@ fn kernel(label: &str, wgsl: &str, bindings: usize, sizes: usize) -> Kernel {
         bindings: vec![Access::ReadWrite; bindings],
         sizes,
         sizes_space: SizesSpace::Uniform,
+        zeroes_workgroup_memory: false,
     }
 }
 

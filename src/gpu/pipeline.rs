@@ -58,6 +58,7 @@ type PipelineEntry = Arc<Mutex<Option<Arc<Pipeline>>>>;
 struct PipelineKey {
     wgsl: String,
     signature: Signature,
+    zeroes_workgroup_memory: bool,
 }
 
 /// Bindings of a kernel: the access of each slot, and the address space of the sizes if the kernel takes any.
@@ -164,6 +165,7 @@ impl Pipelines {
         let key = PipelineKey {
             wgsl: kernel.wgsl.clone(),
             signature: signature.clone(),
+            zeroes_workgroup_memory: kernel.zeroes_workgroup_memory,
         };
         let entry = lock(&self.entries).entry(key).or_default().clone();
         let mut entry = lock(&entry);
@@ -206,7 +208,10 @@ impl Pipelines {
                 layout: Some(&pipeline_layout),
                 module: &module,
                 entry_point: Some("main"),
-                compilation_options: PipelineCompilationOptions::default(),
+                compilation_options: PipelineCompilationOptions {
+                    zero_initialize_workgroup_memory: kernel.zeroes_workgroup_memory,
+                    ..PipelineCompilationOptions::default()
+                },
                 cache: self.disk.as_ref().map(DiskCache::raw),
             });
             Ok(Pipeline {

@@ -106,6 +106,7 @@ fn plan() -> Plan {
             bindings: vec![Access::Read, Access::ReadWrite],
             sizes: 1,
             sizes_space: SizesSpace::Uniform,
+            zeroes_workgroup_memory: false,
         }],
         slots: vec![slot("x", SlotKind::Input(0)), slot("y", SlotKind::Output)],
         steps: vec![Step {

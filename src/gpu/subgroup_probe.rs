@@ -103,6 +103,7 @@ fn plan() -> Plan {
             bindings: vec![Access::ReadWrite],
             sizes: 0,
             sizes_space: SizesSpace::Uniform,
+            zeroes_workgroup_memory: false,
         }],
         slots: vec![Slot {
             name: "y".into(),

@@ -31,6 +31,9 @@ pub struct Kernel {
     pub sizes: usize,
     /// Address space of the sizes, if there are any.
     pub sizes_space: SizesSpace,
+    /// Workgroup memory is zero when the kernel starts, as WGSL says. The kernels of templates write before they read, and
+    /// drivers take long to compile the zeroing.
+    pub zeroes_workgroup_memory: bool,
 }
 
 impl Kernel {

@@ -106,6 +106,7 @@ impl Planner<'_> {
             bindings: buffers.iter().map(|buffer| buffer.access).collect(),
             sizes: sizes.len(),
             sizes_space: sizes_in,
+            zeroes_workgroup_memory: true,
         };
         let generated = GeneratedKernel {
             checks: Vec::new(),

@@ -32,6 +32,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         bindings: vec![Access::AliasedTexture(Texel::F32), Access::ReadWrite],
         sizes: 1,
         sizes_space: SizesSpace::Uniform,
+        zeroes_workgroup_memory: false,
     }
 }
 

@@ -55,6 +55,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         bindings: vec![input, Access::ReadWrite],
         sizes: 1,
         sizes_space: SizesSpace::Uniform,
+        zeroes_workgroup_memory: false,
     }
 }
 
@@ -79,6 +80,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
         bindings: vec![Access::ReadWrite; 3],
         sizes: 1,
         sizes_space: SizesSpace::Uniform,
+        zeroes_workgroup_memory: false,
     }
 }
 

@@ -45,6 +45,7 @@ impl KernelSource {
             bindings: bound.map(|buffer| buffer.access).collect(),
             sizes: sizes.len(),
             sizes_space: self.sizes_in,
+            zeroes_workgroup_memory: false,
         };
         (kernel, sizes)
     }
