@@ -40,7 +40,7 @@ class NoGradient(Exception):
 
 
 def cases(folder):
-    """Yields kind, name and the calls of each case: number, bytes of the archive, arguments."""
+    """Yields kind, name and the calls of each case: number, bytes of the archive, arguments, dtypes of the results."""
     for path in sorted(folder.glob("ops/*.zip")):
         with zipfile.ZipFile(path) as file:
             yield "ops", path.stem, list(operator_calls(file))
@@ -62,7 +62,7 @@ def operator_calls(file):
         if case["dtype"] == "float32":
             tensors = load(file.read(f"{number}/io.safetensors"))
             arguments = [tensors[f"in{index}"] for index in range(len(case["inputs"]))]
-            yield number, file.read(f"{number}/model.pt"), arguments
+            yield number, file.read(f"{number}/model.pt"), arguments, result_dtypes(tensors)
 
 
 def set_calls(read):
@@ -71,7 +71,12 @@ def set_calls(read):
     for index, entry in enumerate(case["sets"][: 1 if case.get("stateful") else None]):
         if "inputs" in entry:
             tensors = load(read(entry["file"]))
-            yield str(index), read("model.pt"), [value(tree, tensors) for tree in entry["inputs"]]
+            arguments = [value(tree, tensors) for tree in entry["inputs"]]
+            yield str(index), read("model.pt"), arguments, result_dtypes(tensors)
+
+
+def result_dtypes(tensors):
+    return {tensor.dtype for name, tensor in tensors.items() if name.startswith("out")}
 
 
 def value(tree, tensors):
@@ -99,8 +104,10 @@ def mapped(item, function):
     return type(item)(mapped(inner, function) for inner in item) if isinstance(item, (tuple, list)) else item
 
 
-def gradients(archive, arguments, dtype=None, chosen=None):
-    """Returns the random numbers and the gradients of a call; `chosen` names the wanted ones. `dtype` replaces that of floats."""
+def gradients(archive, arguments, dtype=None, chosen=None, expected=None, optimized=False):
+    """Returns the random numbers and the gradients of a call; `chosen` names the wanted ones. `dtype` replaces that of floats.
+    Where a result has none of the `expected` dtypes, TorchScript's optimisations are on: it promotes some numbers only then."""
+    original = arguments
     module = torch.jit.load(io.BytesIO(archive), map_location="cpu")
     if dtype == torch.float64:
         module.double()
@@ -117,8 +124,13 @@ def gradients(archive, arguments, dtype=None, chosen=None):
     torch.manual_seed(0)
     # A leaf cannot be written in place, and the gradient of an argument is that before the call.
     arguments = [mapped(argument, lambda leaf: leaf.clone() if leaf.requires_grad else leaf) for argument in arguments]
-    with torch.jit.optimized_execution(False):
-        outputs = [leaf for leaf in tensors_in(module(*arguments)) if leaf.is_floating_point()]
+    with torch.jit.optimized_execution(optimized):
+        outputs = tensors_in(module(*arguments))
+        if expected is not None and not {leaf.dtype for leaf in outputs} <= expected:
+            if optimized:
+                raise NoGradient("the results have other dtypes than recorded")
+            return gradients(archive, original, dtype, chosen, expected, optimized=True)
+        outputs = [leaf for leaf in outputs if leaf.is_floating_point()]
         generator = torch.Generator().manual_seed(1)
         weights = [(torch.rand(leaf.shape, generator=generator) + 0.5).to(leaf.dtype) for leaf in outputs]
         pairs = [(leaf, weight) for leaf, weight in zip(outputs, weights) if leaf.requires_grad]
@@ -156,18 +168,18 @@ def tolerance(gradient, double):
     return torch.tensor([RTOL, max(ATOL * largest, OWN_ERRORS * own)], dtype=torch.float64)
 
 
-def record(archive, arguments):
+def record(archive, arguments, expected):
     """Returns the tensors of a call; none and the reason if PyTorch has no gradient."""
     chosen = None
     try:
-        weights, single = gradients(archive, arguments)
+        weights, single = gradients(archive, arguments, expected=expected)
     except NoGradient as error:
         return {}, str(error)
     except Exception as error:  # PyTorch raises errors of several kinds
         chosen, reason = differentiable(archive, arguments)
         if not chosen:
             return {}, reason or str(error)
-        weights, single = gradients(archive, arguments, chosen=chosen)
+        weights, single = gradients(archive, arguments, chosen=chosen, expected=expected)
     try:
         double = gradients(archive, arguments, torch.float64, chosen)[1]
     except Exception:  # whatever a call does in double precision is no fault of the case
@@ -190,8 +202,8 @@ def main():
         if not fnmatch.fnmatch(f"{kind}/{name}", options.only) or not calls:
             continue
         tensors, reasons = {}, {}
-        for number, archive, arguments in calls:
-            found, reason = record(archive, arguments)
+        for number, archive, arguments, expected in calls:
+            found, reason = record(archive, arguments, expected)
             tensors |= {f"{number}/{key}": tensor for key, tensor in found.items()}
             if reason:
                 reasons[number] = reason
