@@ -48,6 +48,9 @@ pub struct DeviceOptions {
     pub lower_limits: LowerLimits,
     /// Plans the kernels of GPUs on a software rasteriser, too, to test them there.
     pub gpu_kernels: bool,
+    /// Lets kernels start with not-a-number in their workgroup memory, to find those that read it before they write. This
+    /// tests kernels, not devices.
+    pub fill_workgroup_memory: bool,
     /// Enables wgpu's experimental features where the adapter has them: cooperative matrices. Results computed with
     /// them have been tested on no device. By default enabled if `ONIONSKIN_EXPERIMENTS` is 1.
     pub experiments: bool,
@@ -73,6 +76,7 @@ impl Default for DeviceOptions {
             feature_level: FeatureLevel::Full,
             lower_limits: LowerLimits::default(),
             gpu_kernels: false,
+            fill_workgroup_memory: false,
             experiments: std::env::var("ONIONSKIN_EXPERIMENTS").is_ok_and(|value| value == "1"),
             cache: std::env::var_os("ONIONSKIN_CACHE")
                 .filter(|path| !path.is_empty())
@@ -223,6 +227,7 @@ impl GpuDevice {
         let opened = request_device(&origin.adapter, features, self.inner.limits.clone(), none)?;
         let options = DeviceOptions {
             gpu_kernels: origin.options.gpu_kernels,
+            fill_workgroup_memory: origin.options.fill_workgroup_memory,
             ..options_without_cache()
         };
         Ok(GpuDevice::new(opened, None, options, Vec::new()))
@@ -253,7 +258,8 @@ impl GpuDevice {
             buffer_aliasing: adapter_capabilities.buffer_aliasing && aliased::is_supported(&raw),
             ..adapter_capabilities
         };
-        let pipelines = Pipelines::new(&raw, &info, options.cache);
+        let pipelines = Pipelines::new(&raw, &info, options.cache)
+            .with_filled_workgroup_memory(options.fill_workgroup_memory);
         #[cfg(feature = "translate")]
         let pipelines = pipelines.with_translator(
             options

@@ -17,6 +17,7 @@ use crate::error::{Error, ErrorContext, Result};
 use crate::interrupt::ActiveLimits;
 use crate::kernel::capabilities::SizesSpace;
 use crate::kernel::plan::{Access, Kernel};
+use crate::kernel::workgroup_memory;
 
 use super::error_scope::{in_error_scope, lock};
 use super::memory::texture_format;
@@ -44,6 +45,8 @@ pub(super) struct Pipelines {
     disk: Option<DiskCache>,
     /// Number of threads that compile.
     threads: usize,
+    /// See [`DeviceOptions::fill_workgroup_memory`](super::DeviceOptions::fill_workgroup_memory).
+    fills_workgroup_memory: bool,
     /// Translates every kernel to the shading languages of other platforms, if the device was opened with that option.
     #[cfg(feature = "translate")]
     translator: Option<Translator>,
@@ -79,8 +82,17 @@ impl Pipelines {
             layouts: Mutex::default(),
             disk: cache.and_then(|folder| DiskCache::open(device, info, &folder)),
             threads: compile_threads(info),
+            fills_workgroup_memory: false,
             #[cfg(feature = "translate")]
             translator: None,
+        }
+    }
+
+    /// Fills the workgroup memory of kernels, or not.
+    pub(super) fn with_filled_workgroup_memory(self, fills_workgroup_memory: bool) -> Pipelines {
+        Pipelines {
+            fills_workgroup_memory,
+            ..self
         }
     }
 
@@ -196,7 +208,12 @@ impl Pipelines {
             translator.check(kernel).map_err(failed)?;
         }
         in_error_scope(device, || {
-            let module = trusted::shader(device, &kernel.label, &kernel.wgsl);
+            let filled = match self.fills_workgroup_memory {
+                true => workgroup_memory::filled(kernel),
+                false => None,
+            };
+            let wgsl = filled.as_ref().unwrap_or(&kernel.wgsl);
+            let module = trusted::shader(device, &kernel.label, wgsl);
             let layout = self.layout(device, signature);
             let pipeline_layout = device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
                 label: Some(&kernel.label),

@@ -21,3 +21,4 @@ pub mod translate;
 mod vec4_functions;
 pub mod winograd;
 pub mod work;
+pub mod workgroup_memory;

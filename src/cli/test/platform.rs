@@ -7,7 +7,7 @@ use clap::Args;
 use crate::error::Result;
 use crate::gpu::{DeviceChoice, DeviceOptions, FeatureLevel, LowerLimits};
 
-/// `--portable`, `--device-limit` and `--gpu-kernels`
+/// `--portable`, `--device-limit`, `--gpu-kernels` and `--fill-workgroup-memory`
 #[derive(Args)]
 pub(super) struct PlatformArgs {
     /// Open the device with WebGPU's default limits and without optional features.
@@ -20,6 +20,9 @@ pub(super) struct PlatformArgs {
     /// Plan the kernels of GPUs on a software rasteriser, too.
     #[arg(long)]
     gpu_kernels: bool,
+    /// Let kernels start with not-a-number in their workgroup memory: those that read it before they write fail.
+    #[arg(long)]
+    fill_workgroup_memory: bool,
 }
 
 impl PlatformArgs {
@@ -36,6 +39,7 @@ impl PlatformArgs {
             },
             lower_limits,
             gpu_kernels: self.gpu_kernels,
+            fill_workgroup_memory: self.fill_workgroup_memory,
             ..choice.into()
         })
     }
@@ -47,6 +51,7 @@ impl PlatformArgs {
         let flags = [
             ("--portable", self.portable),
             ("--gpu-kernels", self.gpu_kernels),
+            ("--fill-workgroup-memory", self.fill_workgroup_memory),
         ];
         let flags = flags.into_iter().filter(|(_, is_set)| *is_set);
         limits.chain(flags.map(|(flag, _)| flag.into())).collect()
