@@ -19,6 +19,7 @@ mod check;
 mod compile_options;
 mod compiled_graph;
 mod device;
+mod gradient_subject;
 mod input_mismatch;
 mod oracle_runs;
 mod packed;
@@ -47,7 +48,7 @@ pub use random_input::{InputDistribution, input_distributions, seed_of};
 pub use session::Session;
 pub use tuning::{Tuning, TuningProgress};
 pub use value_comparison::{ComparedValue, ValueComparison, compare_values};
-pub use verify::{Culprit, Verification, first_wrong_pass, verify};
+pub use verify::{Culprit, Verification, first_wrong_pass, verify, verify_backward};
 
 use crate::archive::Container;
 use crate::budget::Limits;

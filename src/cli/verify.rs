@@ -14,7 +14,8 @@ use super::run_limits::RunLimitOptions;
 use super::{Outcome, output};
 use crate::compare::Difference;
 use crate::error::Result;
-use crate::model::{Culprit, Verification, verify};
+use crate::grad::Loss;
+use crate::model::{Culprit, Verification, verify, verify_backward};
 use crate::{CompileOptions, Device, Model};
 
 /// Verify a compiled model: compare every entry graph on a device, for all sets of inputs, with the imported graph and with
@@ -33,6 +34,13 @@ pub(super) struct VerifyCommand {
     device: DeviceArgs,
     #[command(flatten)]
     tolerance: ToleranceOptions,
+    /// Compare gradients of all inputs, parameters and buffers that are floats, too.
+    #[arg(long)]
+    backward: bool,
+    /// The number whose gradients are compared: the sum or mean of all outputs of floats, or one output; by default the sum
+    /// of the only one.
+    #[arg(long, value_name = "sum|mean|output:NAME", requires = "backward")]
+    loss: Option<Loss>,
     /// Print a JSON object.
     #[arg(long)]
     json: bool,
@@ -52,7 +60,11 @@ impl VerifyCommand {
         let tolerance = self.tolerance.tolerance(options.precision);
         let sets = self.sets.read(&model, &model.entries())?;
         progress.step("verifying");
-        let found = verify(&model, &device, &options, &sets, tolerance)?;
+        let loss = self.loss.as_ref();
+        let found = match self.backward {
+            true => verify_backward(&model, &device, &options, &sets, tolerance, loss)?,
+            false => verify(&model, &device, &options, &sets, tolerance)?,
+        };
         drop(progress);
         if self.json {
             let runs: Vec<_> = found.iter().map(json).collect();

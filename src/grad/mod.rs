@@ -11,6 +11,7 @@ mod signature;
 
 use std::cell::RefCell;
 use std::ops::Range;
+use std::str::FromStr;
 
 use crate::aten;
 use crate::error::{Error, Result};
@@ -34,6 +35,22 @@ pub enum Loss {
     /// The sum of products of all elements of all float outputs with further inputs of these types, as
     /// `torch.autograd.grad` takes them as `grad_outputs`. Their names begin with `grad_`.
     GradOutputs,
+}
+
+impl FromStr for Loss {
+    type Err = Error;
+
+    /// Parses `sum`, `mean` or `output:NAME`.
+    fn from_str(text: &str) -> Result<Loss> {
+        match (text, text.strip_prefix("output:")) {
+            ("sum", _) => Ok(Loss::Sum),
+            ("mean", _) => Ok(Loss::Mean),
+            (_, Some(name)) => Ok(Loss::Output(name.to_string())),
+            _ => Err(Error::usage(format!(
+                "{text:?} is not sum, mean or output:NAME"
+            ))),
+        }
+    }
 }
 
 impl Graph {

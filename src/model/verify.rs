@@ -6,7 +6,8 @@ use std::fmt;
 use serde_json::{Value as Json, json};
 
 use crate::compare::{Difference, Tolerance, compare};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorContext, Result};
+use crate::grad::Loss;
 use crate::interp::{self, BodyKind, NodeEvent};
 use crate::ir::{Graph, GraphModule, ValueId, Weights};
 use crate::item::Item;
@@ -14,7 +15,8 @@ use crate::pass::{self, Pass};
 use crate::tensor::Tensor;
 use crate::trace::check::{Divergence, ValueSite, evaluate, example, inputs};
 
-use super::{CompileOptions, Device, Model, SearchOptions, first_divergence};
+use super::gradient_subject::{differences, with_gradients};
+use super::{CompileOptions, Device, Model, SearchOptions, Session, first_divergence};
 
 /// Comparison of a compiled entry graph with the uncompiled graph in two forms, on one set of inputs.
 #[derive(Clone, Debug)]
@@ -83,6 +85,36 @@ pub fn verify(
     sets: &[Vec<Item>],
     tolerance: Tolerance,
 ) -> Result<Vec<Verification>> {
+    verify_entries(model, device, options, sets, tolerance, Passes::Forward)
+}
+
+/// Verifies as [`verify`] does, with the gradients of a loss: those of all inputs and weights (parameters and buffers) that
+/// are floats. Without a loss it is the sum of the only float output, as in `torch.jit.verify`. Each difference of a
+/// gradient is called `gradient of NAME`. The model keeps its weights and states.
+///
+/// # Errors
+/// Fails as [`verify`] does, if the loss is not one number, if there is none and an entry has several float outputs, and
+/// as [`Graph::gradient`] does.
+pub fn verify_backward(
+    model: &Model,
+    device: &Device,
+    options: &CompileOptions,
+    sets: &[Vec<Item>],
+    tolerance: Tolerance,
+    loss: Option<&Loss>,
+) -> Result<Vec<Verification>> {
+    let passes = Passes::ForwardAndBackward(loss);
+    verify_entries(model, device, options, sets, tolerance, passes)
+}
+
+fn verify_entries(
+    model: &Model,
+    device: &Device,
+    options: &CompileOptions,
+    sets: &[Vec<Item>],
+    tolerance: Tolerance,
+    passes: Passes,
+) -> Result<Vec<Verification>> {
     let mut verifications = Vec::new();
     let mut refusals: Vec<Option<Error>> = sets.iter().map(|_| Some(no_entry())).collect();
     for entry in &model.entries() {
@@ -95,6 +127,7 @@ pub fn verify(
             device,
             options,
             tolerance,
+            passes,
         };
         let before = verifications.len();
         for ((index, set), refusal) in sets.iter().enumerate().zip(&mut refusals) {
@@ -130,6 +163,34 @@ struct Verifier<'a> {
     /// Options of the compilation, which name the entry.
     options: CompileOptions,
     tolerance: Tolerance,
+    passes: Passes<'a>,
+}
+
+/// The passes that a verification runs.
+#[derive(Clone, Copy)]
+enum Passes<'a> {
+    Forward,
+    /// With the gradients of a loss; none stands for the sum of the only output.
+    ForwardAndBackward(Option<&'a Loss>),
+}
+
+/// A graph that is verified.
+struct Subject {
+    model: Model,
+    /// The imported module.
+    module: GraphModule,
+    /// Options of the compilation, which name the graph.
+    options: CompileOptions,
+}
+
+impl Subject {
+    fn graph(&self) -> Result<&Graph> {
+        self.module.graph(&self.options.entry)
+    }
+
+    fn compile(&self, device: &Device) -> Result<Session> {
+        self.model.compile(device, &self.options)
+    }
 }
 
 impl Verifier<'_> {
@@ -146,36 +207,57 @@ impl Verifier<'_> {
 
     /// Verifies the entry on one set of inputs; `index` is that of the set, `None` for generated inputs.
     fn verify(&self, index: Option<usize>, set: &[Item]) -> Result<Verification> {
-        let entry = &self.options.entry;
-        let compiled = self.model.compile(self.device, &self.options)?.call(set)?;
-        let module = self.model.import_method(entry, Some(set))?;
-        let graph = module.graph(entry)?;
-        let calls = evaluate(graph, &module, set)?;
-        let oracle = evaluate(&pass::decompose(graph)?, &module, set)?;
+        let subject = self.subject(set)?;
+        let compiled = subject.compile(self.device)?.call(set)?;
+        let (graph, module) = (subject.graph()?, &subject.module);
+        let calls = evaluate(graph, module, set)?;
+        let oracle = evaluate(&pass::decompose(graph)?, module, set)?;
         let mut verification = Verification {
-            entry: entry.clone(),
+            entry: self.options.entry.clone(),
             set: index,
-            against_calls: compare(&compiled, &calls, self.tolerance),
-            against_oracle: compare(&compiled, &oracle, self.tolerance),
+            against_calls: self.differences(&compiled, &calls),
+            against_oracle: self.differences(&compiled, &oracle),
             culprit: None,
         };
         if !verification.passed() {
-            verification.culprit = self.culprit(graph, &module, set)?;
+            verification.culprit = self.culprit(&subject, set)?;
         }
         Ok(verification)
     }
 
+    /// The entry's graph for one set of inputs.
+    fn subject(&self, set: &[Item]) -> Result<Subject> {
+        let entry = &self.options.entry;
+        let module = self.model.import_method(entry, Some(set))?;
+        let Passes::ForwardAndBackward(loss) = self.passes else {
+            return Ok(Subject {
+                model: self.model.clone(),
+                module,
+                options: self.options.clone(),
+            });
+        };
+        let module = with_gradients(module, entry, loss).at(|| entry.clone())?;
+        Ok(Subject {
+            model: Model::from_module(module.clone()),
+            module,
+            options: self.options.clone(),
+        })
+    }
+
+    fn differences(&self, got: &Item, expected: &Item) -> Vec<Difference> {
+        match self.passes {
+            Passes::Forward => compare(got, expected, self.tolerance),
+            Passes::ForwardAndBackward(_) => differences(got, expected, self.tolerance),
+        }
+    }
+
     /// The first pass that changes a value; else the first value that the device computes differently.
-    fn culprit(
-        &self,
-        graph: &Graph,
-        module: &GraphModule,
-        set: &[Item],
-    ) -> Result<Option<Culprit>> {
-        let inputs = inputs(graph, module, set)?;
+    fn culprit(&self, subject: &Subject, set: &[Item]) -> Result<Option<Culprit>> {
+        let graph = subject.graph()?;
+        let inputs = inputs(graph, &subject.module, set)?;
         let found = first_wrong_pass(
             graph,
-            &module.weights,
+            &subject.module.weights,
             &inputs,
             pass::PIPELINE,
             self.tolerance,
@@ -183,7 +265,7 @@ impl Verifier<'_> {
         if let Some((name, divergence)) = found {
             return Ok(Some(Culprit::Pass(name, divergence)));
         }
-        let session = self.model.compile(self.device, &self.options)?;
+        let session = subject.compile(self.device)?;
         let search = first_divergence(&session, set, self.tolerance, SearchOptions::default())?;
         Ok(search.found().map(Culprit::Device))
     }
