@@ -26,7 +26,7 @@ use super::pipeline_cache::DiskCache;
 #[cfg(feature = "translate")]
 use super::translate::{TranslatedKernel, Translator};
 use super::trusted;
-use super::vector_width::compile_threads;
+use super::vector_width;
 
 /// A compiled kernel.
 pub(super) struct Pipeline {
@@ -43,8 +43,7 @@ pub(super) struct Pipelines {
     layouts: Mutex<HashMap<Signature, BindGroupLayout>>,
     /// Cache of compiled pipelines on disk.
     disk: Option<DiskCache>,
-    /// Number of threads that compile.
-    threads: usize,
+    compiles_on_one_thread: bool,
     /// See [`DeviceOptions::fill_workgroup_memory`](super::DeviceOptions::fill_workgroup_memory).
     fills_workgroup_memory: bool,
     /// Translates every kernel to the shading languages of other platforms, if the device was opened with that option.
@@ -81,7 +80,7 @@ impl Pipelines {
             entries: Mutex::default(),
             layouts: Mutex::default(),
             disk: cache.and_then(|folder| DiskCache::open(device, info, &folder)),
-            threads: compile_threads(info),
+            compiles_on_one_thread: vector_width::compiles_on_one_thread(info),
             fills_workgroup_memory: false,
             #[cfg(feature = "translate")]
             translator: None,
@@ -109,9 +108,17 @@ impl Pipelines {
         translator.map(Translator::translated).unwrap_or_default()
     }
 
-    /// Number of threads that may compile at once.
+    /// True if only one thread of this process may use the driver's compiler at a time.
+    pub(super) fn compiles_on_one_thread(&self) -> bool {
+        self.compiles_on_one_thread
+    }
+
+    /// Number of threads that compile the kernels of one program.
     pub(super) fn threads(&self) -> usize {
-        self.threads
+        match self.compiles_on_one_thread {
+            true => 1,
+            false => parallel::default_threads(),
+        }
     }
 
     /// Number of compiled pipelines.
@@ -139,7 +146,7 @@ impl Pipelines {
             on_kernel();
             Some(pipeline)
         };
-        let results = parallel::map(self.threads, kernels, get);
+        let results = parallel::map(self.threads(), kernels, get);
         limits.check().at(|| "compiling kernels".into())?;
         let results =
             results.ok_or_else(|| Error::device("the driver failed while compiling kernels"))?;

@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::time::Duration;
 
 use crate::dim::Bindings;
 use crate::error::{Error, ErrorContext, Result};
-use crate::interrupt::ActiveLimits;
+use crate::interrupt::{self, ActiveLimits};
 use crate::kernel::plan::{Plan, SlotId};
 use crate::symbols;
 use crate::tensor::Tensor;
@@ -28,6 +29,9 @@ use super::weights::{
     CacheableWeight, PackedWeights, SharedWeights, TensorMap, WeightSource, packable_weights,
     upload,
 };
+
+/// Time between attempts to be the only thread that compiles.
+const TIME_BETWEEN_ATTEMPTS: Duration = Duration::from_millis(5);
 
 /// Maximum number of idle run contexts that are kept for later runs.
 const MAX_IDLE_CONTEXTS: usize = 8;
@@ -276,8 +280,18 @@ impl ProgramInner {
 /// The pipeline of each kernel, and the memory of each weight.
 type Prepared = (Vec<Arc<Pipeline>>, HashMap<SlotId, Arc<SlotMemory>>);
 
-/// Held while kernels are compiled and weights are uploaded, if a driver compiles on one thread only.
-static ONLY_COMPILER: Mutex<()> = Mutex::new(());
+/// Waits until no other thread compiles kernels for a driver that compiles on one thread only.
+fn lock_compiler() -> Result<MutexGuard<'static, ()>> {
+    static COMPILER: Mutex<()> = Mutex::new(());
+    loop {
+        match COMPILER.try_lock() {
+            Ok(guard) => return Ok(guard),
+            Err(TryLockError::Poisoned(poisoned)) => return Ok(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => interrupt::check()?,
+        }
+        std::thread::sleep(TIME_BETWEEN_ATTEMPTS);
+    }
+}
 
 /// Compiles kernels on other threads while this thread uploads weights, or before that if the driver compiles on one
 /// thread only: it also compiles when a texture is made.
@@ -301,7 +315,10 @@ fn prepare(
     };
     let limits = ActiveLimits::current();
     let pipelines = device.pipelines();
-    let only_compiler = (pipelines.threads() == 1).then(|| lock(&ONLY_COMPILER));
+    let only_compiler = match pipelines.compiles_on_one_thread() {
+        true => Some(lock_compiler()?),
+        false => None,
+    };
     let (pipelines, weights) = std::thread::scope(|scope| {
         let compile = || {
             if !device.compiles_at_first_dispatch() {

@@ -7,7 +7,7 @@ use std::fmt;
 use wgpu::AdapterInfo;
 
 use super::adapter::is_lavapipe;
-use super::{parallel, trusted};
+use super::trusted;
 
 /// Environment variable for the number of bits in a vector.
 const VARIABLE: &str = "LP_NATIVE_VECTOR_WIDTH";
@@ -51,16 +51,13 @@ pub fn widen_vectors() -> VectorWidth {
     }
 }
 
-/// Number of threads that may use an adapter's compiler at once.
+/// True if only one thread of this process may use an adapter's compiler at a time.
 ///
 /// Mesa releases after 22 set the vector width of a process to 256 bits and then to that of the environment whenever a
 /// compilation begins (`lp_build_init` in `lp_bld_init.c`, of Mesa 25.0.7). Another thread that reads it in between
 /// compiles functions for textures whose vectors do not fit the kernel that calls them.
-pub(super) fn compile_threads(info: &AdapterInfo) -> usize {
-    match is_lavapipe(info) && resets_width(&info.driver_info) && !info.name.contains("256 bits") {
-        true => 1,
-        false => parallel::default_threads(),
-    }
+pub(super) fn compiles_on_one_thread(info: &AdapterInfo) -> bool {
+    is_lavapipe(info) && resets_width(&info.driver_info) && !info.name.contains("256 bits")
 }
 
 /// True for the releases of Mesa that may set the width at each compilation, by the name of the driver's version.
