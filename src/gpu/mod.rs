@@ -34,6 +34,7 @@ mod ceiling;
 mod check;
 mod convert;
 mod device;
+mod device_options;
 mod error_scope;
 mod execute;
 mod lower_limits;
@@ -69,7 +70,8 @@ pub use adapter::{
 };
 pub use adapter_details::{AdapterDetails, LimitShortfall, adapter_details};
 pub use ceiling::{Ceilings, CopyRate};
-pub use device::{DeviceOptions, FeatureLevel, GpuDevice};
+pub use device::GpuDevice;
+pub use device_options::{DeviceOptions, FeatureLevel};
 pub use execute::{DeviceTensor, Run, RunInput};
 pub use lower_limits::LowerLimits;
 pub use profile::{Clock, Profile, Readback, Span, SpanKind, StepTime};
