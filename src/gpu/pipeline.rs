@@ -43,6 +43,7 @@ pub(super) struct Pipelines {
     layouts: Mutex<HashMap<Signature, BindGroupLayout>>,
     /// Cache of compiled pipelines on disk.
     disk: Option<DiskCache>,
+    /// See [`Pipelines::compiles_on_one_thread`].
     compiles_on_one_thread: bool,
     /// See [`DeviceOptions::fill_workgroup_memory`](super::DeviceOptions::fill_workgroup_memory).
     fills_workgroup_memory: bool,
@@ -87,7 +88,7 @@ impl Pipelines {
         }
     }
 
-    /// Fills the workgroup memory of kernels, or not.
+    /// Sets whether kernels start with filled workgroup memory.
     pub(super) fn with_filled_workgroup_memory(self, fills_workgroup_memory: bool) -> Pipelines {
         Pipelines {
             fills_workgroup_memory,
@@ -216,7 +217,7 @@ impl Pipelines {
         }
         in_error_scope(device, || {
             let filled = match self.fills_workgroup_memory {
-                true => workgroup_memory::filled(kernel),
+                true => workgroup_memory::filled(kernel)?,
                 false => None,
             };
             let wgsl = filled.as_ref().unwrap_or(&kernel.wgsl);

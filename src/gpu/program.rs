@@ -293,6 +293,24 @@ fn lock_compiler() -> Result<MutexGuard<'static, ()>> {
     }
 }
 
+/// The pipelines of a plan, and how many of them had to be compiled. Calls `on_kernel` after each one.
+fn compile(
+    device: &GpuDevice,
+    plan: &Plan,
+    counters: &Counters,
+    on_kernel: &(dyn Fn() + Sync),
+) -> Result<(Vec<Arc<Pipeline>>, usize)> {
+    let (pipelines, kernels) = (device.pipelines(), &plan.kernels);
+    if !device.compiles_at_first_dispatch() {
+        return pipelines.get_or_create_all(device.wgpu(), kernels, on_kernel);
+    }
+    let (pipelines, created) = pipelines.get_or_create_all(device.wgpu(), kernels, &|| ())?;
+    let warmed_up = warm_up(device, plan, &pipelines, on_kernel);
+    add(&counters.warmed_up, warmed_up as u64);
+    interrupt::check().at(|| "compiling kernels".into())?;
+    Ok((pipelines, created))
+}
+
 /// Compiles kernels on other threads while this thread uploads weights, or before that if the driver compiles on one
 /// thread only: it also compiles when a texture is made.
 fn prepare(
@@ -314,24 +332,12 @@ fn prepare(
         report(Progress::Pipelines { done, total });
     };
     let limits = ActiveLimits::current();
-    let pipelines = device.pipelines();
-    let only_compiler = match pipelines.compiles_on_one_thread() {
+    let only_compiler = match device.pipelines().compiles_on_one_thread() {
         true => Some(lock_compiler()?),
         false => None,
     };
     let (pipelines, weights) = std::thread::scope(|scope| {
-        let compile = || {
-            if !device.compiles_at_first_dispatch() {
-                return pipelines.get_or_create_all(device.wgpu(), &plan.kernels, &on_kernel);
-            }
-            let (pipelines, created) =
-                pipelines.get_or_create_all(device.wgpu(), &plan.kernels, &|| ())?;
-            let warmed_up = warm_up(device, plan, &pipelines, &on_kernel);
-            add(&counters.warmed_up, warmed_up as u64);
-            limits.check().at(|| "compiling kernels".into())?;
-            Ok((pipelines, created))
-        };
-        let limits = limits.clone();
+        let compile = || compile(device, plan, counters, &on_kernel);
         let compile = scope.spawn(move || limits.enter(compile));
         let on_bytes = |done, total| report(Progress::Weights { done, total });
         let upload = || upload(device, plan, weights, rules, options, counters, &on_bytes);
