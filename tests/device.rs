@@ -535,6 +535,17 @@ fn kernels_agree_for_every_dtype() {
                 vec![x[0].scatter(1, clamped, x[1], function)]
             },
         ));
+        // All elements of a row meet at one element, whose position no element of the index changes.
+        failures.extend(each_dtype(
+            &device,
+            &format!("scatter {function:?} to a constant position"),
+            &["[B, 7]", "[2, 2]"],
+            small,
+            |x| {
+                let index = x[0].builder().full(DType::I64, x[1].shape(), 3);
+                vec![x[0].scatter(1, index, x[1], function)]
+            },
+        ));
     }
     report(failures);
 }

@@ -3,74 +3,20 @@
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 
-use super::expr::{Expr, ExprNode, ExprPool, WgslType};
-use super::layout::Texel;
+use super::expr::{Expr, ExprNode, ExprPool};
 use super::names::unique;
-use super::plan::Access;
 use crate::dim::Dim;
 
+mod binding;
 mod names;
 mod source;
 
+pub use binding::BindingDecl;
 use names::{IndexRoles, size_name};
 use source::{ExprSource, literal_text, occurrences, substitute};
 
 /// Expressions with longer source, in characters, are bound to a name.
 const MAX_INLINE_LENGTH: usize = 72;
-
-/// A storage buffer or texture of a kernel.
-#[derive(Clone, Debug)]
-pub struct BindingDecl {
-    /// Name in WGSL.
-    pub name: String,
-    /// Element type.
-    pub element: WgslType,
-    /// Access mode.
-    pub access: Access,
-    /// Index of the binding of vectors whose components are the elements. The buffer is then bound as vectors only.
-    pub vectors: Option<usize>,
-}
-
-impl BindingDecl {
-    /// True for a buffer or texture of its own: its elements are not read as components of another.
-    pub fn is_bound(&self) -> bool {
-        self.vectors.is_none()
-    }
-
-    /// Source that loads the element at an index, converted to the type for computation.
-    fn load(&self, index: &str) -> String {
-        let BindingDecl { name, access, .. } = self;
-        match (access, self.element) {
-            (Access::AliasedTexture(_), _) => self.texel(&format!("texel_at({index})")),
-            (_, WgslType::U32x2) => format!("four_of_pairs({name}[{index}])"),
-            (_, WgslType::F16x4) => format!("vec4<f32>({name}[{index}])"),
-            _ => format!("{name}[{index}]"),
-        }
-    }
-
-    /// Source that loads a component of a vector, given the index of the component among those of all vectors.
-    fn component(&self, index: &str) -> String {
-        let (name, count) = (
-            &self.name,
-            self.element.components().map_or(1, |(_, count)| count),
-        );
-        match index.contains(' ') {
-            true => format!("{name}[({index}) / {count}u][({index}) % {count}u]"),
-            false => format!("{name}[{index} / {count}u][{index} % {count}u]"),
-        }
-    }
-
-    /// Source that loads the texel at a position, converted to the type for computation.
-    fn texel(&self, at: &str) -> String {
-        let BindingDecl { name, access, .. } = self;
-        match access {
-            Access::TextureArray(Texel::F16) | Access::AliasedTexture(Texel::F16) => {
-                format!("four_of_pairs(textureLoad({name}, {at}).xy)")
-            }
-            _ => format!("textureLoad({name}, {at})"),
-        }
-    }
-}
 
 /// A statement of a kernel.
 #[derive(Clone, Debug)]
@@ -150,6 +96,8 @@ pub struct Emitter<'a> {
     sources: HashMap<Expr, ExprSource>,
     variables: HashMap<Expr, Rc<BTreeSet<Expr>>>,
     immutable: BTreeSet<Expr>,
+    /// Buffers that the kernel stores to. What is loaded from them may change, as a mutable variable does.
+    stored: BTreeSet<usize>,
     names: BTreeSet<String>,
     /// Index roles of expressions, from which names are derived.
     roles: IndexRoles,
@@ -170,6 +118,7 @@ impl<'a> Emitter<'a> {
             sources: HashMap::new(),
             variables: HashMap::new(),
             immutable: given.iter().copied().collect(),
+            stored: BTreeSet::new(),
             names,
             roles: IndexRoles::default(),
             sizes: Vec::new(),
@@ -178,6 +127,7 @@ impl<'a> Emitter<'a> {
 
     /// Emits statements. Returns the lines, and the sizes that the size buffer must hold.
     pub fn emit(mut self, statements: &[Statement]) -> (Vec<String>, Vec<Dim>) {
+        self.find_stored(statements);
         let mut seen = BTreeSet::new();
         for root in roots(statements) {
             self.count_uses(root, &mut seen);
@@ -200,6 +150,22 @@ impl<'a> Emitter<'a> {
         }
         lines.extend(self.lines);
         (lines, self.sizes.into_iter().map(|(dim, _)| dim).collect())
+    }
+
+    fn find_stored(&mut self, statements: &[Statement]) {
+        for statement in statements {
+            if let Statement::Store { buffer, .. } = statement {
+                self.stored.insert(self.memory(*buffer));
+            }
+            for block in statement.blocks() {
+                self.find_stored(block);
+            }
+        }
+    }
+
+    /// The binding whose memory a buffer's elements lie in.
+    fn memory(&self, buffer: usize) -> usize {
+        self.buffers[buffer].vectors.unwrap_or(buffer)
     }
 
     /// Counts how often each expression is an operand. For vectors, counts each occurrence in a template, because each may
@@ -366,12 +332,18 @@ impl<'a> Emitter<'a> {
         }
     }
 
+    /// The variables that an expression depends on, and its loads from buffers that the kernel stores to.
     fn variables_of(&mut self, expr: Expr) -> Rc<BTreeSet<Expr>> {
         if let Some(found) = self.variables.get(&expr) {
             return found.clone();
         }
         let mut found = BTreeSet::new();
-        if let ExprNode::Variable(_) = self.pool.node(expr) {
+        let may_change = match self.pool.node(expr) {
+            ExprNode::Variable(_) => true,
+            ExprNode::Load { buffer, .. } => self.stored.contains(&self.memory(*buffer)),
+            _ => false,
+        };
+        if may_change {
             found.insert(expr);
         }
         for operand in self.pool.operands(expr).to_vec() {
