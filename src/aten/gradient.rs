@@ -1,12 +1,22 @@
 //! Gradients of calls, for rows with a rule of their own.
 
-use super::{Args, Operator};
+use super::{Args, Operator, operator};
 use crate::error::{Error, Result};
 use crate::ir::{Argument, ArithmeticOperand, Builder, Value};
 use crate::op::ScatterFunction;
 
 /// Gradients of the arguments of a call that are tensors, by parameter. An absent argument has none.
 pub type GradientRule = for<'g> fn(&CallGradient<'g>) -> Result<Vec<(&'static str, Value<'g>)>>;
+
+/// The value without a gradient: a call of `aten::detach`.
+pub(crate) fn detach(value: Value) -> Result<Value> {
+    let name = &operator("aten.detach")?.name;
+    let results = value
+        .builder()
+        .call(name, vec![value.into()], vec![value.ty()]);
+    let result = results.first().copied();
+    result.ok_or_else(|| Error::internal("detach has no result"))
+}
 
 /// A call, its results, and their gradients.
 pub struct CallGradient<'g> {

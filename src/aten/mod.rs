@@ -28,6 +28,7 @@ use std::sync::{Arc, OnceLock};
 
 pub use args::Args;
 pub(crate) use backward::convolution::{conv_filter_gradient, conv_input_gradient};
+pub(crate) use gradient::detach;
 pub use gradient::{CallGradient, GradientRule};
 pub use philox::Generator;
 use philox::{COUNTER, SEED};

@@ -258,7 +258,8 @@ impl Loss {
         graph: &Graph,
         outputs: &[Value<'g>],
     ) -> Result<Vec<(Value<'g>, Value<'g>)>> {
-        let floats = outputs.iter().filter(|output| output.dtype().is_float());
+        let indices = graph.differentiable_outputs();
+        let floats = indices.keys().filter_map(|index| outputs.get(*index));
         let ones = |output: Value<'g>| output.builder().full(output.dtype(), output.shape(), 1.0);
         Ok(match self {
             Loss::Output(name) => {
@@ -270,10 +271,10 @@ impl Loss {
                 .map(|output| (*output, ones(*output) / output.numel()))
                 .collect(),
             Loss::GradOutputs => {
-                let names = graph.outputs.iter().map(|id| &graph.value(*id).name);
-                let named = outputs.iter().zip(names);
-                let floats = named.filter(|(output, _)| output.dtype().is_float());
+                let names = indices.keys().filter_map(|index| graph.outputs.get(*index));
+                let names = names.map(|id| &graph.value(*id).name);
                 floats
+                    .zip(names)
                     .map(|(output, name)| {
                         let builder = output.builder();
                         (*output, builder.input(&format!("grad_{name}"), output.ty()))
@@ -294,7 +295,17 @@ fn loss_output<'g>(graph: &Graph, name: &str, outputs: &[Value<'g>]) -> Result<V
         return Err(Error::usage(message));
     };
     let ty = output.ty();
+    let is_number = graph.output_tree.as_ref().is_some_and(|tree| {
+        let numbers = tree.numbers();
+        leaves
+            .iter()
+            .any(|(known, index)| known == name && numbers.contains(index))
+    });
     match ty.dtype.is_float() && ty.numel().is(1) {
+        _ if is_number => Err(Error::usage(format!(
+            "the loss {name} is a Python number, which has no gradient"
+        ))
+        .help("return the tensor in place of its item()")),
         true => Ok(*output),
         false => Err(
             Error::usage(format!("the loss {name}: {ty} is not one float"))

@@ -59,8 +59,7 @@ impl Graph {
     ///
     /// # Errors
     /// Fails if the loss is not one float, if a value is no float or no input or weight, and if an operator between the
-    /// values and the loss has no derivative; the message lists all such operators. Recurrent layers are not
-    /// supported yet.
+    /// values and the loss has no derivative; the message lists all such operators.
     pub fn gradient(&self, loss: &Loss, with_respect_to: &[ValueId]) -> Result<Graph> {
         let targets: Vec<Target> = with_respect_to
             .iter()
@@ -164,20 +163,10 @@ fn forward<'g>(
             let expansion = first..replay.builder.value_count();
             expansions.borrow_mut().push(expansion);
             for result in results.iter_mut().skip(operator.row.differentiable_results) {
-                *result = detached(*result)?;
+                *result = aten::detach(*result)?;
             }
             Ok(results)
         }
         _ => replay.copy(node),
     }
-}
-
-/// The value without a gradient.
-fn detached(value: Value) -> Result<Value> {
-    let name = &aten::operator("aten.detach")?.name;
-    let results = value
-        .builder()
-        .call(name, vec![value.into()], vec![value.ty()]);
-    let result = results.first().copied();
-    result.ok_or_else(|| Error::internal("detach has no result"))
 }

@@ -4,8 +4,10 @@ mod contraction;
 mod indexing;
 mod loops;
 mod pointwise;
+mod recurrent;
 mod reduction;
 mod region;
+mod row_loop;
 mod scan;
 mod shape;
 
@@ -41,9 +43,7 @@ pub(super) fn of_primitive<'g>(
         Primitive::Scatter(scatter) => indexing::scatter(scatter, node),
         Primitive::Sort(sort) => indexing::sort(sort, node),
         Primitive::Scan(scan) => scan::scan(scan, node),
-        Primitive::Recurrent(_) => Err(Error::unsupported(
-            "gradients of recurrent layers are not supported yet",
-        )),
+        Primitive::Recurrent(layer) => recurrent::recurrent(layer, node),
         Primitive::Custom(custom) => Err(Error::unsupported(format!(
             "the operator {} has no rule for its gradient",
             custom.function

@@ -1,5 +1,6 @@
 //! The structure of a user's arguments, result and states in terms of a graph's inputs and outputs.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use super::graph::{Graph, ValueId};
@@ -98,6 +99,21 @@ impl Graph {
                 .collect(),
             result => result.leaves("output"),
         }
+    }
+
+    /// Index and name of the outputs that pass gradients on: tensors of floats, in order. A Python number has no gradient.
+    pub(crate) fn differentiable_outputs(&self) -> BTreeMap<usize, String> {
+        let numbers = self.output_tree.as_ref().map(TreeSpec::numbers);
+        let numbers = numbers.unwrap_or_default();
+        let leaves = self.output_leaves().into_iter().rev();
+        let outputs = leaves.map(|(name, index)| (index, name));
+        let mut outputs: BTreeMap<usize, String> = outputs.collect();
+        outputs.retain(|index, _| {
+            let output = self.outputs.get(*index);
+            let is_float = output.is_some_and(|id| self.ty(*id).dtype.is_float());
+            is_float && !numbers.contains(index)
+        });
+        outputs
     }
 
     fn specs(

@@ -89,6 +89,21 @@ impl TreeSpec {
 }
 
 impl TreeSpec {
+    /// Indices of the Python numbers, from left to right.
+    pub fn numbers(&self) -> Vec<usize> {
+        match self {
+            TreeSpec::Number(index) => vec![*index],
+            TreeSpec::Tensor(_) | TreeSpec::Constant(_) | TreeSpec::Size(_) => Vec::new(),
+            TreeSpec::Tuple(items) | TreeSpec::List(items) => {
+                items.iter().flat_map(TreeSpec::numbers).collect()
+            }
+            TreeSpec::Dict(items) | TreeSpec::NamedTuple(_, items) => {
+                let items = items.iter();
+                items.flat_map(|(_, item)| item.numbers()).collect()
+            }
+        }
+    }
+
     /// The symbolic sizes among the leaves, from left to right.
     pub fn sizes(&self) -> Vec<&Dim> {
         match self {

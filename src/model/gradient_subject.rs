@@ -27,9 +27,8 @@ pub(super) fn with_gradients(
 }
 
 fn sum_of_only_output(graph: &Graph) -> Result<Loss> {
-    let outputs = graph.output_specs();
-    let floats = outputs.iter().filter(|output| output.ty.dtype.is_float());
-    let names: Vec<&str> = floats.map(|output| output.name.as_str()).collect();
+    let outputs = graph.differentiable_outputs();
+    let names: Vec<&str> = outputs.values().map(String::as_str).collect();
     match names.as_slice() {
         [_] => Ok(Loss::Sum),
         [] => Err(Error::usage(format!(

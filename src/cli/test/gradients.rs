@@ -47,7 +47,8 @@ fn call_differences(
     let module = model.import_method(&call.method, Some(&call.inputs))?;
     let mut graph = module.graph(&call.method)?.clone();
     graph.pass_weights();
-    let wanted = wanted_values(&graph, &call.inputs, &recorded.gradients)?;
+    let (recorded_of_values, unread) = split_unread(&graph, &recorded.gradients);
+    let wanted = wanted_values(&graph, &call.inputs, &recorded_of_values)?;
     let gradient = graph.gradient(&Loss::GradOutputs, &wanted)?;
     let mut inputs = flatten_arguments(&signature(&graph), &call.inputs)?;
     inputs.extend(grad_outputs(&graph, recorded)?);
@@ -64,27 +65,47 @@ fn call_differences(
     let outputs = Model::from_module(module)
         .compile(device, &options)?
         .run(&inputs)?;
-    let found = outputs.iter().skip(first).zip(&recorded.gradients);
+    let found = outputs.iter().skip(first).cloned();
+    let zeros = unread.iter().map(|recorded| {
+        let gradient = &recorded.gradient;
+        Tensor::full(gradient.dtype(), gradient.shape(), 0.0)
+    });
+    let zeros: Vec<Tensor> = zeros.collect::<Result<_>>()?;
+    let recorded = recorded_of_values.iter().chain(&unread);
     Ok(found
+        .chain(zeros)
+        .zip(recorded)
         .map(|(found, recorded)| {
             let name = format!("gradient of {}", recorded.name);
-            compare_tensors(&name, found, &recorded.gradient, recorded.tolerance)
+            compare_tensors(&name, &found, &recorded.gradient, recorded.tolerance)
         })
         .collect())
+}
+
+/// The recorded gradients of values of a graph, and those of parameters that the graph does not read: these are zeros.
+fn split_unread<'a>(
+    graph: &Graph,
+    recorded: &'a [RecordedGradient],
+) -> (Vec<&'a RecordedGradient>, Vec<&'a RecordedGradient>) {
+    let weights = graph.weights_read();
+    recorded.iter().partition(|recorded| {
+        let parameter = recorded.name.strip_prefix("param/");
+        parameter.is_none_or(|name| weights.contains_key(name))
+    })
 }
 
 /// The values of a graph that have recorded gradients, in their order.
 fn wanted_values(
     graph: &Graph,
     arguments: &[Item],
-    recorded: &[RecordedGradient],
+    recorded: &[&RecordedGradient],
 ) -> Result<Vec<ValueId>> {
     let mut indices = Vec::new();
     for (input, argument) in signature(graph).iter().zip(arguments) {
         tensor_indices(&input.tree, argument, &mut indices);
     }
     let weights = graph.weights_read();
-    let value = |gradient: &RecordedGradient| {
+    let value = |gradient: &&RecordedGradient| {
         let name = gradient.name.as_str();
         let value = match name.strip_prefix("param/") {
             Some(name) => weights.get(name).copied(),
@@ -126,20 +147,17 @@ fn tensor_indices(tree: &TreeSpec, item: &Item, indices: &mut Vec<usize>) {
 
 /// The recorded gradients of a graph's float results, in the order of its outputs.
 fn grad_outputs(graph: &Graph, recorded: &CallGradients) -> Result<Vec<Tensor>> {
-    let is_float = |index: &usize| {
-        let output = graph.outputs.get(*index);
-        output.is_some_and(|id| graph.ty(*id).dtype.is_float())
-    };
+    let outputs = graph.differentiable_outputs();
     let leaves = graph.output_leaves().into_iter().map(|(_, index)| index);
-    let floats: Vec<usize> = leaves.filter(is_float).collect();
-    let by_output: BTreeMap<usize, &Tensor> =
-        floats.iter().copied().zip(&recorded.grad_outputs).collect();
-    if floats.len() != recorded.grad_outputs.len() || by_output.len() != floats.len() {
+    let leaves: Vec<usize> = leaves.filter(|index| outputs.contains_key(index)).collect();
+    if leaves.len() != recorded.grad_outputs.len() || outputs.len() != leaves.len() {
         return Err(Error::format(format!(
             "gradients of {} outputs are recorded, and there are {} different float outputs",
             recorded.grad_outputs.len(),
-            by_output.len()
+            outputs.len()
         )));
     }
+    let by_output: BTreeMap<usize, &Tensor> =
+        leaves.into_iter().zip(&recorded.grad_outputs).collect();
     Ok(by_output.into_values().cloned().collect())
 }

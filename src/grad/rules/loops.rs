@@ -243,7 +243,7 @@ impl<'g> LoopGradient<'_, '_, 'g> {
     }
 }
 
-fn scalar(dtype: DType) -> TensorType {
+pub(super) fn scalar(dtype: DType) -> TensorType {
     TensorType {
         dtype,
         shape: Shape::new(),
@@ -251,7 +251,10 @@ fn scalar(dtype: DType) -> TensorType {
 }
 
 /// Adds inputs of these types.
-fn inputs(builder: &Builder, types: impl IntoIterator<Item = TensorType>) -> Vec<Value<'_>> {
+pub(super) fn inputs(
+    builder: &Builder,
+    types: impl IntoIterator<Item = TensorType>,
+) -> Vec<Value<'_>> {
     let types = types.into_iter();
     types.map(|ty| builder.input("x", ty)).collect()
 }
@@ -263,18 +266,18 @@ fn call<'b>(builder: &'b Builder, body: Graph, arguments: &[Value<'b>]) -> Resul
 }
 
 /// The index of a row for each element of the row.
-fn along_rows<'b>(index: Value<'b>, row: &Value<'b>) -> Value<'b> {
+pub(super) fn along_rows<'b>(index: Value<'b>, row: &Value<'b>) -> Value<'b> {
     let ones = vec![Dim::ONE; row.rank()];
     index.reshape(ones).expand(row.shape())
 }
 
 /// The body of a loop from its builder, with the graphs that it calls inlined.
-fn finish(builder: Builder, name: &str, outputs: &[ValueId]) -> Result<Graph> {
+pub(super) fn finish(builder: Builder, name: &str, outputs: &[ValueId]) -> Result<Graph> {
     let mut body = builder.finish(outputs, Vec::new(), None)?;
     body.name = name.to_string();
     pass::inline(&body)
 }
 
-fn ids(values: &[Value<'_>]) -> Vec<ValueId> {
+pub(super) fn ids(values: &[Value<'_>]) -> Vec<ValueId> {
     values.iter().map(|value| value.id()).collect()
 }

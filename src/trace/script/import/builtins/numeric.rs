@@ -1,5 +1,6 @@
 //! Arithmetic on known numbers and on scalar tensors whose value is known.
 
+use crate::aten;
 use crate::dtype::{Category, DType};
 use crate::error::{Error, Result};
 
@@ -233,6 +234,11 @@ impl Importer<'_> {
         builder.check()?;
         match self.eval_symbolic(kind, id)? {
             Some(number) => Ok(Datum::Number(number)),
+            // Python's numbers have no gradient.
+            None if kind == NumberKind::Float => {
+                let id = aten::detach(self.builder().value(id))?.id();
+                Ok(Datum::Dynamic(kind, self.new_tensor(id)))
+            }
             None => Ok(Datum::Dynamic(kind, self.new_tensor(id))),
         }
     }
