@@ -69,33 +69,53 @@ impl Item {
 
     /// Builds the value that a signature describes from a graph's output tensors.
     pub fn build(tree: &TreeSpec, tensors: &[Tensor], bindings: &Bindings) -> Result<Item> {
-        let all = |items: &[TreeSpec]| {
-            items
-                .iter()
-                .map(|item| Item::build(item, tensors, bindings))
-                .collect::<Result<Vec<_>>>()
-        };
+        Item::build_with(tree, &|index| output(tensors, index).cloned(), bindings)
+    }
+
+    /// Like [`Item::build`], with a function that returns the tensor of an output.
+    pub(crate) fn build_with(
+        tree: &TreeSpec,
+        tensor: &dyn Fn(usize) -> Result<Tensor>,
+        bindings: &Bindings,
+    ) -> Result<Item> {
+        let build = |item: &TreeSpec| Item::build_with(item, tensor, bindings);
+        let all = |items: &[TreeSpec]| items.iter().map(build).collect::<Result<Vec<_>>>();
         Ok(match tree {
-            TreeSpec::Tensor(index) => Item::Tensor(output(tensors, *index)?.clone()),
-            TreeSpec::Number(index) => Item::Number(output(tensors, *index)?.item()?),
+            TreeSpec::Tensor(index) => Item::Tensor(tensor(*index)?),
+            TreeSpec::Number(index) => Item::Number(tensor(*index)?.item()?),
             TreeSpec::Constant(TreeConstant::None) => Item::None,
             TreeSpec::Constant(TreeConstant::Number(number)) => Item::Number(*number),
             TreeSpec::Constant(TreeConstant::Str(text)) => Item::Str(text.clone()),
             TreeSpec::Size(dim) => Item::Number(Scalar::Int(dim.eval(bindings)?)),
             TreeSpec::Tuple(items) => Item::Tuple(all(items)?),
-            TreeSpec::NamedTuple(_, fields) => Item::Tuple(
-                fields
-                    .iter()
-                    .map(|(_, item)| Item::build(item, tensors, bindings))
-                    .collect::<Result<_>>()?,
-            ),
+            TreeSpec::NamedTuple(_, fields) => {
+                let fields = fields.iter().map(|(_, item)| build(item));
+                Item::Tuple(fields.collect::<Result<_>>()?)
+            }
             TreeSpec::List(items) => Item::List(all(items)?),
             TreeSpec::Dict(items) => {
-                let entry = |(key, item): &(String, TreeSpec)| {
-                    Ok((key.clone(), Item::build(item, tensors, bindings)?))
-                };
+                let entry = |(key, item): &(String, TreeSpec)| Ok((key.clone(), build(item)?));
                 Item::Dict(items.iter().map(entry).collect::<Result<_>>()?)
             }
+        })
+    }
+
+    /// The item with a function applied to its tensors.
+    pub(crate) fn try_map(&self, function: &dyn Fn(&Tensor) -> Result<Tensor>) -> Result<Item> {
+        let all = |items: &[Item]| {
+            let items = items.iter().map(|item| item.try_map(function));
+            items.collect::<Result<Vec<_>>>()
+        };
+        Ok(match self {
+            Item::Tensor(tensor) => Item::Tensor(function(tensor)?),
+            Item::Tuple(items) => Item::Tuple(all(items)?),
+            Item::List(items) => Item::List(all(items)?),
+            Item::Dict(items) => {
+                let entry =
+                    |(key, item): &(String, Item)| Ok((key.clone(), item.try_map(function)?));
+                Item::Dict(items.iter().map(entry).collect::<Result<_>>()?)
+            }
+            other => other.clone(),
         })
     }
 }

@@ -6,6 +6,7 @@ mod nested;
 #[cfg(feature = "images")]
 mod picture;
 
+use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
@@ -39,6 +40,11 @@ pub trait TensorStorage: Send + Sync {
 
     /// Hints that the bytes will not be read soon, so that cached pages of a file may be dropped.
     fn unload(&self) {}
+
+    /// The storage itself, for modules that use their own kind of storage otherwise; `None` for all other kinds.
+    fn as_any(&self) -> Option<&dyn Any> {
+        None
+    }
 }
 
 struct OwnedStorage<T>(Vec<T>);
@@ -182,6 +188,21 @@ impl Tensor {
             shape: self.shape.clone(),
             data,
         })
+    }
+
+    /// The storage of the bytes.
+    pub(crate) fn storage(&self) -> &dyn TensorStorage {
+        &*self.data
+    }
+
+    /// The storage of the bytes, shared with clones.
+    pub(crate) fn into_storage(self) -> Arc<dyn TensorStorage> {
+        self.data
+    }
+
+    /// True if other tensors share the bytes.
+    pub(crate) fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.data) > 1
     }
 
     /// The bytes, little-endian and row-major. Those of a file are read on first use and kept in memory.

@@ -95,7 +95,7 @@ fn assert_interrupted(error: &Error, start: Instant) {
 fn a_loop_ends_at_the_time_limit_and_leaves_the_states() {
     for session in sessions(LOOP) {
         session.run(&[rounds(3)]).unwrap();
-        let total = session.state("total");
+        let total = session.state("total").unwrap();
         let start = Instant::now();
         let error = session
             .run_with(&[rounds(i64::MAX)], &timeout(200))
@@ -104,7 +104,7 @@ fn a_loop_ends_at_the_time_limit_and_leaves_the_states() {
         assert_eq!(error.message(), "did not end within 200ms");
         assert!(error.to_string().contains("model.py:7"), "{error}");
         assert!(error.advice().unwrap().contains("RunOptions::timeout"));
-        assert_eq!(session.state("total"), total);
+        assert_eq!(session.state("total").unwrap(), total);
         let outputs = session.run_with(&[rounds(3)], &timeout(60_000)).unwrap();
         assert_eq!(outputs[0].to_f32(), [3.0, 3.0]);
         let total = session.state("total").unwrap();

@@ -184,11 +184,15 @@ fn a_lost_device_is_opened_again_once() {
     assert_eq!(run(&product).unwrap()[0].to_f64(), times(&x, 3.0));
 
     destroy(&counted);
+    let error = run(&counted).unwrap_err();
+    assert!(error.to_string().contains("states: calls"), "{error}");
+    assert!(counted.state("calls").is_err(), "a lost state has no value");
+    counted.reset();
     assert_eq!(run(&counted).unwrap()[0].to_f64(), times(&x, 2.0));
     assert_eq!(run(&product).unwrap()[0].to_f64(), times(&x, 3.0));
     assert_eq!(replaced.load(Ordering::Relaxed), 1);
     let calls = counted.state("calls").unwrap();
-    assert_eq!(calls.tensors()[0].to_f64(), [2.0]);
+    assert_eq!(calls.tensors()[0].to_f64(), [1.0]);
     // Sessions on one device share its replacement.
     let [first, second] = [&counted, &product].map(|session| match session.device() {
         Device::Gpu(gpu) => gpu,

@@ -64,7 +64,7 @@ fn rows(values: &[[f32; 3]]) -> Tensor {
 
 fn sum(session: &Session) -> Vec<f64> {
     match session.state("sum") {
-        Some(Item::Tensor(tensor)) => tensor.to_f64(),
+        Ok(Item::Tensor(tensor)) => tensor.to_f64(),
         other => panic!("{other:?}"),
     }
 }
@@ -94,7 +94,10 @@ fn methods_share_states() {
         let value = Item::Tensor(Tensor::from_vec([3], vec![1f32, 2.0, 3.0]).unwrap());
         assert_eq!(session.call_method("set", &[value]).unwrap(), Item::None);
         assert_eq!(sum(&session), [2.0, 4.0, 6.0]);
-        assert_eq!(session.state("calls"), Some(Item::Number(Scalar::Int(1))));
+        assert_eq!(
+            session.state("calls").unwrap(),
+            Item::Number(Scalar::Int(1))
+        );
         session.run(&[rows(&[[1.0, 1.0, 1.0]])]).unwrap();
         assert_eq!(sum(&session), [3.0, 5.0, 7.0]);
         let error = session.call_method("get", &[]).unwrap_err();
@@ -196,15 +199,18 @@ fn states_of_an_archive_are_stored() {
     let session = model.compile(&Device::Host, &options).unwrap();
     let first = session.call(std::slice::from_ref(&x)).unwrap();
     assert_eq!(stored.call(std::slice::from_ref(&x)).unwrap(), first);
-    assert_eq!(session.state("calls"), Some(Item::Number(Scalar::Int(1))));
+    assert_eq!(
+        session.state("calls").unwrap(),
+        Item::Number(Scalar::Int(1))
+    );
     let second = session.call(std::slice::from_ref(&x)).unwrap();
     assert_ne!(first, second);
     let error = stored.call(std::slice::from_ref(&x)).unwrap_err();
     assert!(error.message().contains("calls is fixed to 0"), "{error}");
     for session in [&session, &stored] {
-        assert_ne!(session.state("mean"), Some(mean(0.0)));
+        assert_ne!(session.state("mean").unwrap(), mean(0.0));
         assert_eq!(session.call_method("forget", &[]).unwrap(), Item::None);
-        assert_eq!(session.state("mean"), Some(mean(0.0)));
+        assert_eq!(session.state("mean").unwrap(), mean(0.0));
     }
     session.reset();
     assert_eq!(session.call(&[x]).unwrap(), first);
@@ -232,5 +238,161 @@ fn numbers_that_vary_become_inputs() {
         session.reset();
         session.call(std::slice::from_ref(&x)).unwrap();
         assert_eq!(session.compiled_graphs().len(), 3);
+    }
+}
+
+/// Bytes that crossed between host and device in all runs of a session.
+fn transferred(session: &Session) -> u64 {
+    let graphs = session.compiled_graphs();
+    let programs = graphs.iter().filter_map(|graph| graph.program.as_ref());
+    let statistics = programs.map(|program| program.statistics());
+    statistics
+        .map(|statistics| statistics.bytes_uploaded + statistics.bytes_downloaded)
+        .sum()
+}
+
+/// A state of 4 MB whose sum is the result.
+const LARGE: &str = "
+weight zeros: f32[1000, 1000]
+state total = #0 of $zeros
+state flags = #0 of $zeros
+graph forward(x: f32[], total: f32[1000, 1000]) {
+  argument x = #0
+  reads total = #1
+  result #0
+  writes total = #1
+  wide: f32[1000, 1000] = expand x, shape=[1000, 1000]
+  next = add total, wide
+  y = reduce next, function=sum, axes=[0, 1]
+  return y, next
+}";
+
+fn large(device: &Device, options: &CompileOptions) -> Session {
+    let mut module: GraphModule = LARGE.parse().unwrap();
+    let zeros = Tensor::full(onionskin::dtype::DType::F32, [1000, 1000], 0.0).unwrap();
+    module.weights.insert("zeros".into(), zeros);
+    Model::from_module(module).compile(device, options).unwrap()
+}
+
+/// After the first call, which uploads the state, only the argument and the result cross between host and device.
+#[test]
+fn states_stay_on_the_device() {
+    let options = CompileOptions::default();
+    let half = CompileOptions {
+        precision: onionskin::kernel::materialization::Precision::Half,
+        ..CompileOptions::default()
+    };
+    for device in devices() {
+        if matches!(device, Device::Host) {
+            continue;
+        }
+        for options in [&options, &half] {
+            let session = large(&device, options);
+            let one = Tensor::from_vec([], vec![1f32]).unwrap();
+            session.run(std::slice::from_ref(&one)).unwrap();
+            let before = transferred(&session);
+            for call in 2..6 {
+                let y = session.run(std::slice::from_ref(&one)).unwrap();
+                assert_eq!(y[0].to_f64(), [f64::from(call) * 1e6]);
+            }
+            let bytes = transferred(&session) - before;
+            assert!(
+                bytes <= 4 * 8,
+                "{bytes} bytes for four numbers and four results"
+            );
+        }
+    }
+}
+
+/// Calls after the second write a state in place: they create no buffer.
+#[test]
+fn states_are_written_in_place() {
+    for device in devices() {
+        let session = large(&device, &CompileOptions::default());
+        let one = Tensor::from_vec([], vec![1f32]).unwrap();
+        let run = || session.run(std::slice::from_ref(&one)).unwrap();
+        let created = || {
+            let graphs = session.compiled_graphs();
+            let programs = graphs.iter().filter_map(|graph| graph.program.as_ref());
+            programs
+                .map(|program| program.statistics().buffers_created)
+                .sum::<u64>()
+        };
+        run();
+        run();
+        let before = created();
+        run();
+        run();
+        assert_eq!(created(), before);
+    }
+}
+
+#[test]
+fn states_can_be_set_forked_and_saved() {
+    for device in devices() {
+        let session = session(SUM, &device);
+        session.run(&[rows(&[[1.0, 1.0, 1.0]])]).unwrap();
+        let fork = session.fork();
+        fork.run(&[rows(&[[1.0, 1.0, 1.0]])]).unwrap();
+        assert_eq!(sum(&session), [11.0, 21.0, 31.0]);
+        assert_eq!(sum(&fork), [12.0, 22.0, 32.0]);
+        session.run(&[rows(&[[2.0, 2.0, 2.0]])]).unwrap();
+        assert_eq!(sum(&session), [13.0, 23.0, 33.0]);
+        assert_eq!(sum(&fork), [12.0, 22.0, 32.0]);
+
+        let given = Tensor::from_vec([3], vec![1f32, 2.0, 3.0]).unwrap();
+        session.set_state("sum", given).unwrap();
+        session.run(&[rows(&[[1.0, 1.0, 1.0]])]).unwrap();
+        assert_eq!(sum(&session), [2.0, 3.0, 4.0]);
+        let wrong = Tensor::from_vec([3], vec![1i64, 2, 3]).unwrap();
+        let error = session.set_state("sum", wrong).unwrap_err();
+        assert!(error.to_string().contains("i64[3] is no value"), "{error}");
+        let error = session.set_state("total", mean(1.0)).unwrap_err();
+        assert!(error.advice().unwrap().contains("calls, sum"), "{error}");
+        assert_eq!(session.state_names(), ["calls", "sum"]);
+
+        let folder = std::env::temp_dir().join(format!("onionskin-saved-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("states.safetensors");
+        session.save(&path).unwrap();
+        let saved = onionskin::tensor_file::read(&path).unwrap();
+        std::fs::remove_dir_all(&folder).unwrap();
+        let saved: Vec<(&str, Vec<f64>)> = saved
+            .iter()
+            .map(|(name, tensor)| (name.as_str(), tensor.to_f64()))
+            .collect();
+        assert_eq!(saved, [("calls", vec![0.0]), ("sum", vec![2.0, 3.0, 4.0])]);
+    }
+}
+
+/// A check that fails leaves the states on the device as they were.
+#[test]
+fn a_failed_check_changes_no_state() {
+    let text = "
+weight start: f32[3]
+state sum = #0 of $start
+graph forward(x: f32[3], sum: f32[3]) {
+  argument x = #0
+  reads sum = #1
+  result #0
+  writes sum = #1
+  low = reduce x, function=min, axes=[0]
+  holds = gt low, 0.0
+  checked = check holds, require=holds, message=\"x is not positive\"
+  wide: bool[3] = expand checked, shape=[3]
+  added = select wide, x, 0.0
+  next = add sum, added
+  y = mul next, 1.0
+  return y, next
+}";
+    for device in devices() {
+        let session = session(text, &device);
+        let x = |value: f32| Tensor::from_vec([3], vec![value; 3]).unwrap();
+        session.run(&[x(1.0)]).unwrap();
+        let error = session.run(&[x(-1.0)]).unwrap_err();
+        assert!(error.to_string().contains("not positive"), "{error}");
+        assert_eq!(sum(&session), [11.0, 21.0, 31.0]);
+        session.run(&[x(2.0)]).unwrap();
+        assert_eq!(sum(&session), [13.0, 23.0, 33.0]);
     }
 }

@@ -8,7 +8,8 @@ use crate::error::Result;
 use crate::kernel::plan::{Flow, Plan, SlotId, SlotKind};
 use crate::tensor::Tensor;
 
-use super::execute::{Run, RunInput};
+use super::device_tensor::RunInput;
+use super::execute::Run;
 use super::program::Program;
 use super::run_context::RunBinding;
 use super::schedule::{CommandRecorder, HostCall, StepRunner, execute_plan};

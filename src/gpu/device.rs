@@ -140,6 +140,11 @@ impl GpuDevice {
         self.inner.origin.as_ref()?.replaces.as_deref()
     }
 
+    /// True if both are one device.
+    pub(super) fn is_same(&self, other: &GpuDevice) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
+    }
+
     /// True if the device is known to be lost.
     pub fn is_lost(&self) -> bool {
         self.inner.lost.get().is_some()

@@ -1,21 +1,22 @@
 //! Execution of a program: a [`Run`] uploads inputs, submits the plan's commands, and reads outputs back.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use wgpu::{Buffer, CommandEncoder, ComputePass, MapMode, SubmissionIndex};
+use wgpu::{Buffer, BufferUsages, CommandEncoder, ComputePass, MapMode, SubmissionIndex};
 
 use crate::dim::Bindings;
 use crate::dtype::DType;
 use crate::error::{Error, ErrorContext, Result};
 use crate::interrupt;
-use crate::kernel::capabilities::StorageType;
 use crate::kernel::layout::Layout;
 use crate::kernel::plan::{RuntimeChecks, SlotId, SlotKind};
 use crate::tensor::Tensor;
 
 use super::convert;
 use super::device::GpuDevice;
+use super::device_tensor::{DeviceStorage, DeviceTensor, FreeBuffers, RunInput};
 use super::error_scope::in_error_scope;
 use super::memory::{SlotMemory, to_row_major};
 use super::program::{Keep, Program, ProgramInner};
@@ -24,30 +25,6 @@ use super::schedule::{CommandRecorder, execute_plan};
 use super::statistics::add;
 use super::transfer::PendingMapping;
 use super::upload::{check_inputs, record_uploads, write_inputs};
-
-/// A tensor in a device buffer: an output of a run, or an input that the application made.
-#[derive(Clone, Debug)]
-pub struct DeviceTensor {
-    /// The buffer. As an input it needs the usage `COPY_SRC`.
-    pub buffer: Buffer,
-    /// Bytes from the start of the buffer; a multiple of 4.
-    pub offset: u64,
-    /// Element type of the model.
-    pub dtype: DType,
-    /// Element type in the buffer.
-    pub storage: StorageType,
-    /// Sizes, outermost first. The elements are contiguous.
-    pub shape: Vec<usize>,
-}
-
-/// An input of a run.
-#[derive(Clone, Copy, Debug)]
-pub enum RunInput<'a> {
-    /// A host tensor, which is uploaded.
-    Host(&'a Tensor),
-    /// A device tensor, which is copied on the device.
-    Device(&'a DeviceTensor),
-}
 
 /// A submitted run. The outputs stay valid until the `Run` is dropped; then other runs may use their memory.
 pub struct Run {
@@ -71,36 +48,6 @@ impl fmt::Debug for Run {
     }
 }
 
-impl RunInput<'_> {
-    /// Sizes, outermost first.
-    pub fn shape(&self) -> &[usize] {
-        match self {
-            RunInput::Host(tensor) => tensor.shape(),
-            RunInput::Device(tensor) => &tensor.shape,
-        }
-    }
-
-    /// Element type.
-    pub fn dtype(&self) -> DType {
-        match self {
-            RunInput::Host(tensor) => tensor.dtype(),
-            RunInput::Device(tensor) => tensor.dtype,
-        }
-    }
-}
-
-impl<'a> From<&'a Tensor> for RunInput<'a> {
-    fn from(tensor: &'a Tensor) -> RunInput<'a> {
-        RunInput::Host(tensor)
-    }
-}
-
-impl<'a> From<&'a DeviceTensor> for RunInput<'a> {
-    fn from(tensor: &'a DeviceTensor) -> RunInput<'a> {
-        RunInput::Device(tensor)
-    }
-}
-
 impl Run {
     /// Submits a run of the whole plan. If `staged`, the run also copies the outputs to memory that the host reads.
     pub(super) fn start(
@@ -112,7 +59,13 @@ impl Run {
         let record = |recorder: &mut CommandRecorder, binding: &RunBinding| {
             execute_plan(&program.inner, binding, recorder)?;
             if staged {
-                record_downloads(&program.inner.device, &mut recorder.encoder, binding);
+                let downloads = binding.downloads.iter();
+                record_downloads(
+                    &program.inner.device,
+                    &mut recorder.encoder,
+                    binding,
+                    downloads,
+                );
             }
             Ok(())
         };
@@ -200,16 +153,76 @@ impl Run {
 
     /// Reads the outputs back.
     pub fn read(&self) -> Result<Vec<Tensor>> {
-        let (mapped, submission) = self.begin_read()?;
+        let downloads = self.downloads(&self.program.inner.plan.outputs);
+        let (mapped, submission) = self.begin_read(&downloads)?;
         mapped.wait(Some(&submission))?;
-        self.decode_outputs()
+        self.decode_outputs(&downloads)
+    }
+
+    /// Reads some outputs back, given by their indices in any order.
+    pub(crate) fn read_some(&self, outputs: &[usize]) -> Result<Vec<Tensor>> {
+        let all = &self.program.inner.plan.outputs;
+        let slots = outputs.iter().filter_map(|index| all.get(*index).copied());
+        let slots: Vec<SlotId> = slots.collect();
+        let downloads = self.downloads(&slots);
+        let (mapped, submission) = self.begin_read(&downloads)?;
+        mapped.wait(Some(&submission))?;
+        self.check_flags(&downloads)?;
+        self.decode_slots(&slots, &downloads)
+    }
+
+    /// True if an output can stay on the device: its elements there are those that the host would read.
+    pub(crate) fn can_keep(&self, output: usize) -> bool {
+        let plan = &self.program.inner.plan;
+        plan.outputs.get(output).is_some_and(|slot| {
+            let slot = &plan.slots[slot.0];
+            // The host checks the range of integers that are stored as others.
+            let is_exact = convert::is_bitwise_equal(slot.dtype, slot.storage)
+                || slot.dtype.is_float()
+                || slot.dtype == DType::Bool;
+            is_exact && slot.layout == Layout::Linear
+        })
+    }
+
+    /// Copies outputs, given by their indices, to buffers that outlive the run: free ones of their size, or new ones.
+    pub(crate) fn keep(&self, outputs: &[usize], mut free: FreeBuffers) -> Result<Vec<Tensor>> {
+        let inner = &self.program.inner;
+        let device = &inner.device;
+        in_error_scope(device.wgpu(), || {
+            let mut encoder = device.wgpu().create_command_encoder(&Default::default());
+            let mut kept = Vec::new();
+            for output in outputs {
+                let slot = inner.plan.outputs.get(*output).copied();
+                let Some(source) = slot.and_then(|slot| self.device_tensor(slot)) else {
+                    return Err(Error::internal("an output to keep has no buffer"));
+                };
+                let bytes = source.bytes().next_multiple_of(4).max(4);
+                let usage = BufferUsages::COPY_SRC | BufferUsages::COPY_DST;
+                let new = || inner.counters.buffer(device.wgpu(), "state", bytes, usage);
+                let buffer = free.take(bytes).unwrap_or_else(new);
+                if source.bytes() > 0 {
+                    let from = (&source.buffer, source.offset);
+                    encoder.copy_buffer_to_buffer(from.0, from.1, &buffer, 0, bytes);
+                    device.record(|recorder| recorder.copy_buffer(from, (&buffer, 0), bytes));
+                }
+                let tensor = DeviceTensor {
+                    buffer,
+                    offset: 0,
+                    ..source
+                };
+                kept.push(DeviceStorage::tensor_of(device, tensor)?);
+            }
+            device.queue().submit([encoder.finish()]);
+            Ok(kept)
+        })
     }
 
     /// Reads the outputs back without blocking the thread.
     pub async fn read_async(&self) -> Result<Vec<Tensor>> {
-        let (mapped, submission) = self.begin_read()?;
+        let downloads = self.downloads(&self.program.inner.plan.outputs);
+        let (mapped, submission) = self.begin_read(&downloads)?;
         mapped.wait_async(&submission).await?;
-        self.decode_outputs()
+        self.decode_outputs(&downloads)
     }
 
     /// True if the plan has a slot of this name; values fused into kernels have none.
@@ -264,26 +277,34 @@ impl Run {
         })
     }
 
-    /// Begins to map the memory from which the host reads the outputs. First copies the outputs to that memory if the
+    /// The memory from which the host reads slots, and that of the check flags.
+    fn downloads(&self, slots: &[SlotId]) -> Vec<&(SlotId, HostAccess)> {
+        let checks = self.program.inner.plan.runtime_checks.as_ref();
+        let checks = checks.map(|checks| checks.slot);
+        let all = self.binding.downloads.iter();
+        all.filter(|(slot, _)| slots.contains(slot) || checks == Some(*slot))
+            .collect()
+    }
+
+    /// Begins to map the memory from which the host reads outputs. First copies the outputs to that memory if the
     /// run did not. Also returns the submission to wait for.
-    fn begin_read(&self) -> Result<(PendingMapping, SubmissionIndex)> {
+    fn begin_read(
+        &self,
+        downloads: &[&(SlotId, HostAccess)],
+    ) -> Result<(PendingMapping, SubmissionIndex)> {
         let device = &self.program.inner.device;
-        let copied = self.staged
-            || self
-                .binding
-                .downloads
-                .iter()
-                .all(|(_, access)| !access.staged);
+        let copied = self.staged || downloads.iter().all(|(_, access)| !access.staged);
         let submission = if copied {
             self.submission.clone()
         } else {
             in_error_scope(device.wgpu(), || {
                 let mut encoder = device.wgpu().create_command_encoder(&Default::default());
-                record_downloads(device, &mut encoder, &self.binding);
+                let downloads = downloads.iter().copied();
+                record_downloads(device, &mut encoder, &self.binding, downloads);
                 Ok(device.queue().submit([encoder.finish()]))
             })?
         };
-        let accesses = self.binding.downloads.iter().map(|(_, access)| access);
+        let accesses = downloads.iter().map(|(_, access)| access);
         let mapped = PendingMapping::begin(device, distinct_buffers(accesses), MapMode::Read)?;
         Ok((mapped, submission))
     }
@@ -308,26 +329,37 @@ impl Run {
     }
 
     /// Makes the output tensors from mapped memory. Fails if a check of the model failed.
-    fn decode_outputs(&self) -> Result<Vec<Tensor>> {
-        let mut accesses = self.binding.downloads.iter();
-        if let Some(checks) = &self.program.inner.plan.runtime_checks
-            && let Some((_, access)) = accesses.find(|(slot, _)| *slot == checks.slot)
-        {
-            self.read_check_flags(checks, access)?;
-        }
-        let downloads = self.binding.downloads.iter();
-        let outputs = &self.program.inner.plan.outputs;
-        let downloads = downloads.filter(|(slot, _)| outputs.contains(slot));
-        let decoded: Vec<(SlotId, Tensor)> = downloads
-            .map(|(slot, access)| Ok((*slot, self.decode(*slot, access)?)))
-            .collect::<Result<_>>()?;
-        let find = |slot: &SlotId| {
-            let entry = decoded.iter().find(|(other, _)| other == slot);
-            entry
-                .map(|(_, tensor)| tensor.clone())
-                .ok_or_else(|| Error::internal("an output was not read"))
+    fn decode_outputs(&self, downloads: &[&(SlotId, HostAccess)]) -> Result<Vec<Tensor>> {
+        self.check_flags(downloads)?;
+        self.decode_slots(&self.program.inner.plan.outputs, downloads)
+    }
+
+    /// Fails if a check of the model failed. The check flags must be mapped.
+    fn check_flags(&self, downloads: &[&(SlotId, HostAccess)]) -> Result<()> {
+        let Some(checks) = &self.program.inner.plan.runtime_checks else {
+            return Ok(());
         };
-        outputs.iter().map(find).collect()
+        let flags = downloads.iter().find(|(slot, _)| *slot == checks.slot);
+        flags.map_or(Ok(()), |(_, access)| self.read_check_flags(checks, access))
+    }
+
+    /// Makes tensors of slots from mapped memory. A slot that occurs twice is decoded once.
+    fn decode_slots(
+        &self,
+        slots: &[SlotId],
+        downloads: &[&(SlotId, HostAccess)],
+    ) -> Result<Vec<Tensor>> {
+        let mut decoded = HashMap::<SlotId, Tensor>::new();
+        for (slot, access) in downloads {
+            if slots.contains(slot) {
+                decoded.insert(*slot, self.decode(*slot, access)?);
+            }
+        }
+        let find = |slot: &SlotId| {
+            let tensor = decoded.get(slot).cloned();
+            tensor.ok_or_else(|| Error::internal("an output was not read"))
+        };
+        slots.iter().map(find).collect()
     }
 
     /// Makes a tensor from the contents of a slot, which the host must be able to access.
@@ -436,12 +468,13 @@ pub(super) fn record_step(
 }
 
 /// Records copies of the outputs and the check flags to the staging memory that the host reads.
-pub(super) fn record_downloads(
+pub(super) fn record_downloads<'a>(
     device: &GpuDevice,
     encoder: &mut CommandEncoder,
     binding: &RunBinding,
+    downloads: impl Iterator<Item = &'a (SlotId, HostAccess)>,
 ) {
-    for (slot, access) in &binding.downloads {
+    for (slot, access) in downloads {
         let placement = &binding.sizing.placements[slot.0];
         let bytes = placement.bytes.next_multiple_of(4);
         let (source, target) = (binding.memory[slot.0].buffer(), access.memory.buffer());

@@ -12,8 +12,9 @@ use crate::error::{Error, Result, SourcePlace};
 use crate::kernel::plan::{Flow, SlotId};
 use crate::tensor::Tensor;
 
+use super::device_tensor::RunInput;
 use super::error_scope::in_error_scope;
-use super::execute::{Run, RunInput, record_downloads, record_step};
+use super::execute::{Run, record_downloads, record_step};
 use super::program::{Program, ProgramInner};
 use super::run_context::RunBinding;
 use super::schedule::{CommandRecorder, HostCall, StepRunner, execute_plan};
@@ -287,7 +288,7 @@ impl TimestampQueries {
         }
         let size = self.readable.size();
         encoder.copy_buffer_to_buffer(&self.resolved, 0, &self.readable, 0, size);
-        record_downloads(&program.device, encoder, binding);
+        record_downloads(&program.device, encoder, binding, binding.downloads.iter());
     }
 }
 

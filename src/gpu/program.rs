@@ -15,8 +15,9 @@ use crate::tensor::Tensor;
 
 use super::check::validate;
 use super::device::GpuDevice;
+use super::device_tensor::RunInput;
 use super::error_scope::lock;
-use super::execute::{Run, RunInput};
+use super::execute::Run;
 use super::memory::SlotMemory;
 use super::pipeline::Pipeline;
 use super::run_context::RunContext;

@@ -12,7 +12,8 @@ use crate::shape::TensorType;
 use crate::tensor::Tensor;
 
 use super::convert;
-use super::execute::{RunInput, distinct_buffers};
+use super::device_tensor::RunInput;
+use super::execute::distinct_buffers;
 use super::program::ProgramInner;
 use super::run_context::{HostAccess, RunBinding, RunContext};
 use super::statistics::add;

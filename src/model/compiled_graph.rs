@@ -1,6 +1,7 @@
 //! A graph compiled for a device.
 
 use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -8,7 +9,9 @@ use super::{CompileOptions, Device};
 use crate::digest::Digest;
 use crate::dim::Bindings;
 use crate::error::{Error, Result};
-use crate::gpu::{PackedWeights, Program, ProgramOptions, RunInput, SharedWeights, WeightSource};
+use crate::gpu::{
+    FreeBuffers, PackedWeights, Program, ProgramOptions, Run, SharedWeights, WeightSource,
+};
 use crate::interp;
 use crate::ir::{Graph, GraphModule, TreeConstant, TreeSpec, Weights};
 use crate::item::{Item, flatten_states};
@@ -205,17 +208,36 @@ impl CompiledGraph {
         bind(&self.graph, inputs)
     }
 
-    /// Runs the graph and returns all outputs, states included.
-    pub(super) fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
-        match &self.program {
-            None => interp::run(&self.lowered, self.weights()?.as_ref(), inputs),
-            Some(program) => {
-                let host_inputs: Vec<RunInput> = inputs.iter().map(RunInput::Host).collect();
-                program
-                    .launch_with(&self.bind(inputs)?, &host_inputs)?
-                    .read()
-            }
-        }
+    /// Runs the graph. Results are on the host; tensors of states stay on the device.
+    pub(super) fn run(&self, inputs: &[Tensor]) -> Result<FinishedRun> {
+        let Some(program) = &self.program else {
+            let outputs = interp::run(&self.lowered, self.weights()?.as_ref(), inputs)?;
+            return Ok(FinishedRun {
+                sizes: self.bind(inputs)?,
+                on_host: outputs.into_iter().enumerate().collect(),
+                on_device: None,
+            });
+        };
+        let sizes = self.bind(inputs)?;
+        let run = program.launch_tensors(&sizes, inputs)?;
+        let read = self.outputs_to_read(&run);
+        let tensors = run.read_some(&read)?;
+        Ok(FinishedRun {
+            sizes,
+            on_host: read.into_iter().zip(tensors).collect(),
+            on_device: self.graph.has_states().then_some(run),
+        })
+    }
+
+    /// The outputs that the host reads: those of the result, Python numbers, and what cannot stay on the device.
+    fn outputs_to_read(&self, run: &Run) -> Vec<usize> {
+        let graph = &self.graph;
+        let results = graph.output_tree.iter().flat_map(TreeSpec::tensors);
+        let numbers = graph.writes.iter().flat_map(|state| state.tree.numbers());
+        let others = (0..graph.outputs.len()).filter(|output| !run.can_keep(*output));
+        let read = results.chain(numbers).chain(others);
+        let read: BTreeSet<usize> = read.chain(0..graph.result_count()).collect();
+        read.into_iter().collect()
     }
 
     /// The number that a state must equal, if the graph was imported for a constant number in that state.
@@ -227,31 +249,75 @@ impl CompiledGraph {
         }
     }
 
-    /// The result of a call, with the structure that the Python method returns; a tuple if that is unknown.
-    pub(super) fn result(&self, inputs: &[Tensor], outputs: &[Tensor]) -> Result<Item> {
-        let tensors = || outputs.iter().take(self.graph.result_count()).cloned();
+    /// The result of a run, with the structure that the Python method returns; a tuple if that is unknown.
+    pub(super) fn result(&self, run: &FinishedRun) -> Result<Item> {
         match &self.graph.output_tree {
-            Some(tree) => Item::build(tree, outputs, &self.bind(inputs)?),
-            None => Ok(Item::Tuple(tensors().map(Item::Tensor).collect())),
+            Some(tree) => Item::build_with(tree, &|output| run.on_host(output), &run.sizes),
+            None => {
+                let tensors = self.result_tensors(run)?.into_iter();
+                Ok(Item::Tuple(tensors.map(Item::Tensor).collect()))
+            }
         }
     }
 
-    /// New values of states after a run, by name.
+    /// The tensors of a run's result.
+    pub(super) fn result_tensors(&self, run: &FinishedRun) -> Result<Vec<Tensor>> {
+        let outputs = 0..self.graph.result_count();
+        outputs.map(|output| run.on_host(output)).collect()
+    }
+
+    /// New values of states after a run, by name. Tensors stay on the device, in free buffers where they fit.
     pub(super) fn new_states(
         &self,
-        inputs: &[Tensor],
-        outputs: &[Tensor],
+        run: &FinishedRun,
+        free: FreeBuffers,
     ) -> Result<Vec<(String, Item)>> {
-        let sizes = self.bind(inputs)?;
+        let kept = self.keep(run, free)?;
+        let tensor = |output: usize| match kept.get(&output) {
+            Some(tensor) => Ok(tensor.clone()),
+            None => run.on_host(output),
+        };
         let states = self.graph.writes.iter();
         states
             .map(|state| {
-                Ok((
-                    state.name.clone(),
-                    Item::build(&state.tree, outputs, &sizes)?,
-                ))
+                let value = Item::build_with(&state.tree, &tensor, &run.sizes)?;
+                Ok((state.name.clone(), value))
             })
             .collect()
+    }
+
+    /// Tensors of states that stay on the device, by output.
+    fn keep(&self, run: &FinishedRun, free: FreeBuffers) -> Result<BTreeMap<usize, Tensor>> {
+        let Some(run) = &run.on_device else {
+            return Ok(BTreeMap::new());
+        };
+        let outputs = self.graph.writes.iter().flat_map(|state| {
+            let numbers = state.tree.numbers();
+            let tensors = state.tree.tensors().into_iter();
+            tensors.filter(move |output| !numbers.contains(output))
+        });
+        let outputs: BTreeSet<usize> = outputs.filter(|output| run.can_keep(*output)).collect();
+        let outputs: Vec<usize> = outputs.into_iter().collect();
+        let tensors = run.keep(&outputs, free)?;
+        Ok(outputs.into_iter().zip(tensors).collect())
+    }
+}
+
+/// A run whose results were read.
+pub(super) struct FinishedRun {
+    /// Values of the symbolic sizes.
+    sizes: Bindings,
+    /// Outputs on the host, by index.
+    on_host: BTreeMap<usize, Tensor>,
+    /// The run on the device, if that holds states.
+    on_device: Option<Run>,
+}
+
+impl FinishedRun {
+    /// An output that was read.
+    fn on_host(&self, output: usize) -> Result<Tensor> {
+        let tensor = self.on_host.get(&output).cloned();
+        tensor.ok_or_else(|| Error::internal(format!("output {output} was not read")))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Sessions: a model compiled for a device, with graphs that are imported and compiled when a call needs them.
 
 mod graphs;
+mod states;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -8,7 +9,7 @@ use std::time::Duration;
 
 use super::background::in_background;
 use super::compile_options::CompileOptions;
-use super::compiled_graph::{CallTensors, CompiledGraph, SessionDevice, WeightCache};
+use super::compiled_graph::{CallTensors, CompiledGraph, FinishedRun, SessionDevice, WeightCache};
 use super::packed::{PackedFile, PackedWeightsReport};
 use super::session_states::SessionStates;
 use super::{Device, Model, no_matching_graph};
@@ -90,8 +91,8 @@ impl Session {
     }
 
     /// The device that runs the model. If the device is lost, the next run opens it again, compiles the kernels and uploads the
-    /// weights; [`GpuDevice::replaces`](crate::gpu::GpuDevice::replaces) of the new device tells why. States are kept. A
-    /// second loss, or the loss of an application's device, is an error of each further run.
+    /// weights; [`GpuDevice::replaces`](crate::gpu::GpuDevice::replaces) of the new device tells why. States on the lost device
+    /// have no values any more: runs are errors until they are reset or set. A second loss, or the loss of an application's device, is an error of each further run.
     pub fn device(&self) -> Device {
         lock(&self.device).device.clone()
     }
@@ -206,11 +207,12 @@ impl Session {
     /// Runs the entry graph and returns its output tensors, without states.
     fn run_tensors(&self, arguments: &[Item], call_tensors: CallTensors) -> Result<Vec<Tensor>> {
         let entry = &self.options.entry;
-        self.run_with_states(entry, arguments, call_tensors, |compiled_graph, inputs| {
-            let outputs = compiled_graph.run(inputs)?;
-            let count = compiled_graph.graph.result_count();
-            Ok((outputs.iter().take(count).cloned().collect(), outputs))
-        })
+        self.run_with_states(
+            entry,
+            arguments,
+            call_tensors,
+            CompiledGraph::result_tensors,
+        )
     }
 
     /// Like [`Session::run`], without blocking the calling thread. The future awaits the GPU's work. An import, a
@@ -311,25 +313,7 @@ impl Session {
     /// As [`Session::call`]. Fails as well if the model has no such method.
     pub fn call_method(&self, method: &str, arguments: &[Item]) -> Result<Item> {
         let call_tensors = |graph: &Graph| flatten_arguments(&graph.input_trees, arguments);
-        self.run_with_states(
-            method,
-            arguments,
-            &call_tensors,
-            |compiled_graph, inputs| {
-                let outputs = compiled_graph.run(inputs)?;
-                Ok((compiled_graph.result(inputs, &outputs)?, outputs))
-            },
-        )
-    }
-
-    /// Current value of a state; `None` if there is no such state.
-    pub fn state(&self, name: &str) -> Option<Item> {
-        lock(&self.states).get(name).ok()
-    }
-
-    /// Resets every state to its initial value.
-    pub fn reset(&self) {
-        lock(&self.states).reset();
+        self.run_with_states(method, arguments, &call_tensors, CompiledGraph::result)
     }
 
     /// The compiled graph that serves a call, compiled if necessary, and the call's tensors in the order of the graph's
@@ -341,7 +325,11 @@ impl Session {
         let call_tensors = |graph: &Graph| flatten_arguments(&graph.input_trees, arguments);
         self.replace_lost_device()?;
         let mut states = lock_under_limits(&self.states)?;
-        self.compiled_graph_for(&self.options.entry, arguments, &call_tensors, &mut states)
+        states.check_alive()?;
+        let (compiled_graph, inputs) =
+            self.compiled_graph_for(&self.options.entry, arguments, &call_tensors, &mut states)?;
+        let inputs = inputs.iter().map(Tensor::load);
+        Ok((compiled_graph, inputs.collect::<Result<_>>()?))
     }
 
     /// Report on the file of packed weights so far; `None` if the options name no file, or the host runs the model.
@@ -356,28 +344,33 @@ impl Session {
         lock(&self.compiled_graphs).clone()
     }
 
-    /// Runs a call with `run` and stores the new values of states. `run` returns the result and all outputs of the
-    /// graph. Calls with states run one after the other.
+    /// Runs a call, stores the new values of states, and returns `result` of the run. Calls with states run one after the
+    /// other.
     fn run_with_states<T>(
         &self,
         method: &str,
         arguments: &[Item],
         call_tensors: CallTensors,
-        run: impl Fn(&CompiledGraph, &[Tensor]) -> Result<(T, Vec<Tensor>)>,
+        result: impl Fn(&CompiledGraph, &FinishedRun) -> Result<T>,
     ) -> Result<T> {
         self.replace_lost_device()?;
         if let Some((compiled_graph, inputs)) = self.find_stateless(method, call_tensors) {
-            return Ok(run(&compiled_graph, &inputs)?.0);
+            return result(&compiled_graph, &compiled_graph.run(&inputs)?);
         }
         let mut states = lock_under_limits(&self.states)?;
+        states.check_alive()?;
         let (compiled_graph, inputs) =
             self.compiled_graph_for(method, arguments, call_tensors, &mut states)?;
         if !compiled_graph.graph.has_states() {
             drop(states);
-            return Ok(run(&compiled_graph, &inputs)?.0);
+            return result(&compiled_graph, &compiled_graph.run(&inputs)?);
         }
-        let (value, outputs) = run(&compiled_graph, &inputs)?;
-        states.set(compiled_graph.new_states(&inputs, &outputs)?);
+        let run = compiled_graph.run(&inputs)?;
+        let value = result(&compiled_graph, &run)?;
+        // States that nothing else holds are written in place.
+        drop(inputs);
+        let free = states.buffers_of(&compiled_graph.graph.writes);
+        states.set(compiled_graph.new_states(&run, free)?);
         Ok(value)
     }
 }

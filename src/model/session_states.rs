@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use super::CompiledGraph;
 use crate::error::{Error, Result};
-use crate::ir::GraphModule;
+use crate::gpu::{self, FreeBuffers};
+use crate::ir::{GraphModule, NamedTree};
 use crate::item::{Item, initial_state};
 use crate::scalar::Scalar;
 use crate::trace::program::InputSpec;
 
 /// Initial and current values of states, by name.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct SessionStates {
     initial: BTreeMap<String, Item>,
     current: BTreeMap<String, Item>,
@@ -35,7 +36,44 @@ impl SessionStates {
     /// The current value of a state. Fails if there is no such state.
     pub(super) fn get(&self, name: &str) -> Result<Item> {
         let found = self.current.get(name).cloned();
-        found.ok_or_else(|| Error::input(format!("there is no state {name}")))
+        found.ok_or_else(|| {
+            let names: Vec<&str> = self.current.keys().map(String::as_str).collect();
+            let error = Error::input(format!("there is no state {name}"));
+            match names.as_slice() {
+                [] => error.help("the model has no states"),
+                names => error.help(format!("its states are {}", names.join(", "))),
+            }
+        })
+    }
+
+    /// # Errors
+    /// States were on a device that is lost. The message lists their names.
+    pub(super) fn check_alive(&self) -> Result<()> {
+        let states = self.current.iter();
+        let lost = states.filter(|(_, value)| value.tensors().into_iter().any(gpu::is_lost));
+        let lost: Vec<&str> = lost.map(|(name, _)| name.as_str()).collect();
+        if lost.is_empty() {
+            return Ok(());
+        }
+        let message = format!(
+            "the device was lost, and with it the values of states: {}",
+            lost.join(", ")
+        );
+        Err(Error::device(message)
+            .help("call Session::reset, or Session::set_state with values that were saved"))
+    }
+
+    /// Buffers on a device that only the current values of some states use, which are replaced next.
+    pub(super) fn buffers_of(&self, replaced: &[NamedTree]) -> FreeBuffers {
+        let values = replaced
+            .iter()
+            .filter_map(|state| self.current.get(&state.name));
+        FreeBuffers::of(values.flat_map(Item::tensors))
+    }
+
+    /// Names and current values, in order of the names.
+    pub(super) fn values(&self) -> impl Iterator<Item = (&String, &Item)> {
+        self.current.iter()
     }
 
     /// Replaces the current values of states.
