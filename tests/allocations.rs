@@ -44,7 +44,7 @@ fn model() -> Model {
     Model::from_module(GraphModule {
         graphs: vec![layers()],
         weights,
-        states: Vec::new(),
+        ..GraphModule::default()
     })
 }
 

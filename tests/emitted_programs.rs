@@ -130,7 +130,7 @@ fn program(
     let lowered = pass::optimize_lazily(&GraphModule {
         graphs: vec![graph.with_sizes(&graph.hints)],
         weights: module.weights.clone(),
-        states: Vec::new(),
+        ..GraphModule::default()
     })?;
     let options = PlanOptions {
         precision,

@@ -512,7 +512,7 @@ fn sessions_store_halves_and_the_host_refuses() {
     let module = GraphModule {
         graphs: vec![graph.clone()],
         weights: weights.clone(),
-        states: Vec::new(),
+        ..GraphModule::default()
     };
     let model = Model::from_module(module);
     let options = CompileOptions {

@@ -111,7 +111,7 @@ fn product() -> GraphModule {
     GraphModule {
         graphs: vec![graph],
         weights: [("w".to_owned(), weight)].into(),
-        states: Vec::new(),
+        ..GraphModule::default()
     }
 }
 

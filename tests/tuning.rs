@@ -31,7 +31,7 @@ fn model_device_and_argument() -> Option<(Model, Device, Item)> {
     let module = GraphModule {
         graphs: vec![graph],
         weights: Default::default(),
-        states: Vec::new(),
+        ..GraphModule::default()
     };
     let values = (0..960).map(|number| number as f32 / 960.0).collect();
     let x = Tensor::from_vec([24, 40], values).unwrap();

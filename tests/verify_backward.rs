@@ -31,7 +31,7 @@ fn verified(graph: &str, loss: Option<&Loss>) -> onionskin::error::Result<Vec<Ve
     let module = GraphModule {
         graphs: vec![graph.parse().unwrap()],
         weights: Weights::default(),
-        states: Vec::new(),
+        ..GraphModule::default()
     };
     let x: Item = Tensor::full(DType::F32, [2], 1.5).unwrap().into();
     let options = CompileOptions::default();

@@ -124,7 +124,7 @@ impl PlanTarget {
         let lowered = pass::optimize_lazily(&GraphModule {
             graphs: vec![graph],
             weights: module.weights.clone(),
-            states: Vec::new(),
+            ..GraphModule::default()
         })?;
         let graph = lowered.graphs.first();
         let graph = graph.ok_or_else(|| Error::internal("the passes lost the graph"))?;

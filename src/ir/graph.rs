@@ -1,4 +1,4 @@
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -40,6 +40,9 @@ pub struct GraphModule {
     pub graphs: Vec<Graph>,
     /// Every weight that a graph names.
     pub weights: Weights,
+    /// Names of the weights that are parameters, which training changes; the others are buffers and constants. Empty if that
+    /// is unknown.
+    pub parameters: BTreeSet<String>,
     /// Variables that keep their values between calls, by unique names.
     pub states: Vec<ModuleState>,
 }

@@ -165,6 +165,12 @@ pub fn print(
         version: VERSION,
         weights: (!tensors.is_empty()).then(|| JsonWeights {
             file: weights_file.to_string(),
+            parameters: module
+                .parameters
+                .iter()
+                .filter(|name| tensors.contains_key(*name))
+                .cloned()
+                .collect(),
             tensors,
         }),
         states: module.states.clone(),
@@ -224,6 +230,11 @@ fn parse_charged(
     let module = GraphModule {
         graphs,
         weights: Weights::new(),
+        parameters: document
+            .weights
+            .as_ref()
+            .map(|weights| weights.parameters.clone())
+            .unwrap_or_default(),
         states: document.states,
     };
     Ok((module, document.weights))

@@ -149,7 +149,7 @@ impl CompiledGraph {
         let entry = GraphModule {
             graphs: vec![graph.clone()],
             weights: weights.clone(),
-            states: Vec::new(),
+            ..GraphModule::default()
         };
         let mut folded = pass::optimize_lazily(&entry)?;
         let lowered = folded.graphs.pop();

@@ -33,6 +33,7 @@ pub fn fold_weights(module: &GraphModule) -> Result<GraphModule> {
     Ok(GraphModule {
         weights: folded.weights()?,
         graphs: folded.graphs,
+        parameters: module.parameters.clone(),
         states: module.states.clone(),
     })
 }
@@ -470,7 +471,7 @@ mod tests {
         let folded = FoldedModule::of(&GraphModule {
             graphs: vec![graph],
             weights,
-            states: Vec::new(),
+            ..GraphModule::default()
         });
         let folded = folded.unwrap();
         let graph = &folded.graphs[0];

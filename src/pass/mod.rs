@@ -92,10 +92,10 @@ pub fn optimize_lazily(module: &GraphModule) -> Result<FoldedModule> {
 /// Runs the pipeline on every graph of a module.
 fn optimize_graphs(module: &GraphModule) -> Result<GraphModule> {
     let graphs = module.graphs.iter().map(optimize).collect::<Result<_>>()?;
-    let (weights, states) = (module.weights.clone(), module.states.clone());
     Ok(GraphModule {
         graphs,
-        weights,
-        states,
+        weights: module.weights.clone(),
+        parameters: module.parameters.clone(),
+        states: module.states.clone(),
     })
 }

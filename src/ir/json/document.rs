@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json, json};
@@ -39,6 +39,9 @@ pub struct JsonWeights {
     pub file: String,
     /// Types by name.
     pub tensors: BTreeMap<String, TensorType>,
+    /// Names of those that are parameters.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub parameters: BTreeSet<String>,
 }
 
 #[derive(Serialize, Deserialize)]

@@ -79,6 +79,8 @@ pub(super) struct ModuleObjects {
     root: ModuleNode,
     /// Class of the root module, if the program tells it.
     root_class: Option<String>,
+    /// Names of the parameters of the root module.
+    root_parameters: Vec<String>,
     classes: BTreeMap<String, ClassDef>,
 }
 
@@ -137,9 +139,18 @@ impl ModuleObjects {
                 continue;
             };
             node.set(name, value.clone());
-            if let Some(class) = node.class.clone().filter(|_| is_buffer) {
-                let class = self.classes.entry(class);
-                class.and_modify(|class| class.buffers.push(name.to_string()));
+            if module.is_empty() && root.is_empty() && !is_buffer {
+                self.root_parameters.push(name.to_string());
+            } else if let Some(class) = node
+                .class
+                .clone()
+                .and_then(|class| self.classes.get_mut(&class))
+            {
+                let names = match is_buffer {
+                    true => &mut class.buffers,
+                    false => &mut class.parameters,
+                };
+                names.push(name.to_string());
             }
         }
         if root.is_empty() {
@@ -176,13 +187,17 @@ impl ModuleObjects {
 
     /// The root module and all classes. The functions are the methods of the root.
     pub fn finish(mut self, functions: Vec<FunctionDef>) -> (Pickled, BTreeMap<String, ClassDef>) {
-        let module = class(MODULE_CLASS, BaseClass::Module);
-        self.classes.insert(MODULE_CLASS.to_string(), module);
+        let module = || class(MODULE_CLASS, BaseClass::Module);
+        let classes = &mut self.classes;
+        classes
+            .entry(MODULE_CLASS.to_string())
+            .or_insert_with(module);
         let known = self.root_class.take();
         let name = known.filter(|name| !self.classes.contains_key(name));
         let name = name.unwrap_or_else(|| ROOT_CLASS.to_string());
         let root = ClassDef {
             methods: functions,
+            parameters: self.root_parameters,
             ..class(&name, BaseClass::Module)
         };
         self.classes.insert(name.clone(), root);

@@ -250,7 +250,13 @@ impl TraceNames {
                     .entry(address)
                     .or_insert_with(|| path.to_string());
             }
-            Visited::Parameter(tensor) | Visited::Buffer(tensor) => {
+            Visited::Parameter(tensor) => {
+                let view = tensor.storage_view();
+                if view.is_whole() {
+                    self.insert_parameter(path.to_string(), &view.storage);
+                }
+            }
+            Visited::Buffer(tensor) => {
                 let view = tensor.storage_view();
                 if view.is_whole() {
                     self.insert(path.to_string(), &view.storage);

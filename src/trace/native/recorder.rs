@@ -75,9 +75,18 @@ pub(super) struct Recorder {
 pub(super) struct RecordedGraph {
     pub graph: Graph,
     pub weights: Weights,
+    /// Names of the weights that are parameters.
+    pub parameters: BTreeSet<String>,
     pub warnings: Vec<Finding>,
     /// The buffers that the graph writes.
     pub states: Vec<ModuleState>,
+}
+
+/// Names of those weights that are parameters.
+fn parameters_of(weights: &Weights, names: &TraceNames) -> BTreeSet<String> {
+    let parameters = names.parameters.iter();
+    let parameters = parameters.filter(|name| weights.contains_key(*name));
+    parameters.cloned().collect()
 }
 
 /// A call in the innermost graph.
@@ -260,6 +269,7 @@ impl Recorder {
         weights.retain(|name, _| read.contains(name.as_str()));
         Ok(RecordedGraph {
             graph,
+            parameters: parameters_of(&weights, &recorder.names.borrow()),
             weights,
             warnings: fold_repeated(recorder.warnings.into_inner()),
             states,

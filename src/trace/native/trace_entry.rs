@@ -340,6 +340,7 @@ impl Traced {
         let module = &mut self.module;
         module.graphs.push(recorded.graph);
         module.weights.extend(recorded.weights);
+        module.parameters.extend(recorded.parameters);
         self.warnings.extend(recorded.warnings);
         for state in recorded.states {
             if !module.states.contains(&state) {

@@ -13,6 +13,8 @@ pub(super) struct TraceNames {
     pub weights: HashMap<usize, (String, Arc<TracedStorage>)>,
     /// Paths of modules by address.
     pub modules: HashMap<ModuleAddress, String>,
+    /// Names of the weights that are parameters.
+    pub parameters: BTreeSet<String>,
     /// Names in use.
     pub used: BTreeSet<String>,
 }
@@ -32,5 +34,13 @@ impl TraceNames {
         self.used.insert(name.clone());
         let slot = self.weights.entry(storage.address());
         slot.or_insert_with(|| (name, storage.clone()));
+    }
+
+    /// Names a parameter unless it has a name.
+    pub fn insert_parameter(&mut self, name: String, storage: &Arc<TracedStorage>) {
+        self.insert(name, storage);
+        let name = self.weights.get(&storage.address());
+        let name = name.map(|(name, _)| name.clone());
+        self.parameters.extend(name);
     }
 }

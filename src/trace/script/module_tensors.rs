@@ -14,6 +14,31 @@ pub fn module_tensors(script: &dyn Script) -> ModuleTensors {
     })
 }
 
+/// The tensors of a program that are parameters of modules.
+pub(super) fn parameter_records(script: &dyn Script) -> HashSet<&TensorRecord> {
+    let mut found = HashSet::new();
+    let mut objects: Vec<&PickledObject> = Vec::new();
+    if let Some(root) = script.root().as_object() {
+        objects.push(root);
+    }
+    while let Some(object) = objects.pop() {
+        let class = script.class(&object.class).ok();
+        let is_parameter = |name: &str| {
+            class.is_some_and(|class| class.parameters.iter().any(|known| known == name))
+        };
+        for (name, value) in &object.attributes {
+            match value {
+                Pickled::Tensor(record) if is_parameter(name) => {
+                    found.insert(&**record);
+                }
+                Pickled::Object(object) => objects.push(object),
+                _ => {}
+            }
+        }
+    }
+    found
+}
+
 /// Returns the tensors of a module that are not in `known`, and adds them to it.
 fn tensors_of<'a>(
     script: &dyn Script,

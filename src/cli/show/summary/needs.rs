@@ -71,7 +71,7 @@ impl Needs {
         let lowered = pass::optimize_lazily(&GraphModule {
             graphs: vec![graph.with_sizes(sizes)],
             weights: weights.clone(),
-            states: Vec::new(),
+            ..GraphModule::default()
         })?;
         let graph = lowered.graphs.first();
         let graph = graph.ok_or_else(|| Error::internal("the passes lost the graph"))?;

@@ -43,6 +43,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use super::module_tensors::parameter_records;
 use crate::archive::TensorRecord;
 use crate::aten::Generator;
 use crate::budget::Budget;
@@ -98,10 +99,14 @@ fn import_within(
     let used = module.graphs.iter().flat_map(Graph::weights);
     let used = used.map(|(name, _)| name);
     let declared = shared.states.iter().flat_map(|state| &state.weights);
+    let parameters = parameter_records(script);
     for name in used.chain(declared.map(String::as_str)) {
         if let Some(record) = shared.records.get(name) {
             let tensor = script.open_tensor(record, budget)?;
             module.weights.insert(name.to_string(), tensor);
+            if parameters.contains(&**record) {
+                module.parameters.insert(name.to_string());
+            }
         }
     }
     module.states = shared.states;
