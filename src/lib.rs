@@ -126,6 +126,7 @@ pub mod symbols;
 pub mod tensor;
 pub mod tensor_file;
 pub mod trace;
+pub mod train;
 pub mod view;
 
 // Internal: for the crate's own program, tests and benchmarks.

@@ -47,6 +47,7 @@ const ORDER: &[&[&str]] = &[
     &["cases"],
     &["gpu"],
     &["model"],
+    &["train"],
     &["prelude"],
     &["doctor"],
     &["cli"],

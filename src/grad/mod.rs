@@ -21,6 +21,7 @@ use crate::pass;
 use crate::shape::TensorType;
 
 use backward::Backward;
+pub(crate) use signature::add_input_trees;
 
 /// The number whose gradients are computed.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -38,8 +38,8 @@ pub(super) fn with_gradients(mut graph: Graph, original: &Graph, targets: &[Targ
     graph
 }
 
-/// Makes the inputs for gradients of outputs the last arguments. The inputs of states follow them.
-fn add_input_trees(graph: &mut Graph, original: &Graph) {
+/// Makes the last inputs of a graph, which the original does not have, the last arguments. The inputs of states follow them.
+pub(crate) fn add_input_trees(graph: &mut Graph, original: &Graph) {
     let added = graph.inputs.len() - original.inputs.len();
     if added == 0 {
         return;

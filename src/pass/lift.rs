@@ -99,7 +99,7 @@ impl Graph {
 }
 
 /// Turns a weight into the last input.
-fn weight_to_input(graph: &mut Graph, name: &str, ty: &TensorType) {
+pub(crate) fn weight_to_input(graph: &mut Graph, name: &str, ty: &TensorType) {
     let id = graph.weight_value(name, ty);
     let names: BTreeSet<&str> = graph.values.iter().map(|info| info.name.as_str()).collect();
     let first = legal_name(name);

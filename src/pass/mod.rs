@@ -31,6 +31,7 @@ pub use fold::fold;
 pub use fold_weights::{FoldedModule, fold_weights};
 pub use if_conversion::if_conversion;
 pub use inline::inline;
+pub(crate) use lift::weight_to_input;
 pub use lift::{lift, unlift};
 pub use polyphase::polyphase;
 pub use sibling_matmuls::fuse_sibling_matmuls;

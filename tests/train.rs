@@ -1,0 +1,376 @@
+//! Training against PyTorch: losses and parameters of each optimizer, loss and limit on gradients, and learning rates.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "tests fail by panicking"
+)]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use onionskin::dtype::DType;
+use onionskin::nn::Reduction;
+use onionskin::train::{
+    Adam, AdamW, BceWithLogitsLoss, ConstantLR, CosineAnnealingLR, CosineAnnealingWarmRestarts,
+    CrossEntropyLoss, ExponentialLR, GradientClipping, HuberLoss, L1Loss, LambdaLR, LinearLR,
+    LrScheduler, MseLoss, MultiStepLR, OneCycleLR, Optimizer, PolynomialLR, SequentialLR, Sgd,
+    SmoothL1Loss, StepLR, TrainOptions, Trainer, TrainingLoss,
+};
+use onionskin::{Device, Model, Session, Tensor};
+
+const STEPS: usize = 6;
+
+fn devices() -> Vec<Device> {
+    let required = std::env::var("REQUIRE_GPU").is_ok_and(|value| value == "1");
+    match Device::open("gpu").or_else(|_| Device::open("software")) {
+        Ok(device) => vec![Device::Host, device],
+        Err(error) => {
+            assert!(!required, "no adapter: {error}");
+            println!("host only: no adapter: {error}");
+            vec![Device::Host]
+        }
+    }
+}
+
+fn network() -> Model {
+    Model::open("tests/fixtures/training/network.pt").unwrap()
+}
+
+fn recorded() -> BTreeMap<String, Tensor> {
+    let tensors = onionskin::tensor_file::read("tests/fixtures/training/runs.safetensors".as_ref());
+    tensors.unwrap().into_iter().collect()
+}
+
+/// The target as each loss takes it: classes, or ones at their places.
+fn target(classes: &Tensor, loss: &TrainingLoss) -> Tensor {
+    if *loss == CrossEntropyLoss::default().into()
+        || matches!(
+            loss,
+            TrainingLoss::Function(onionskin::train::LossFunction::CrossEntropy(_))
+        )
+    {
+        return classes.clone();
+    }
+    let classes = classes.to_f64();
+    let ones = classes
+        .iter()
+        .flat_map(|class| (0..4).map(move |index| f64::from(*class as i32 == index)));
+    Tensor::from_f64(DType::F32, [classes.len(), 4], ones.collect()).unwrap()
+}
+
+fn run(
+    trainer: &mut Trainer,
+    recorded: &BTreeMap<String, Tensor>,
+    loss: &TrainingLoss,
+) -> Vec<f64> {
+    let step = |step: usize| {
+        let x = recorded[&format!("batch{step}/x")].clone();
+        let classes = &recorded[&format!("batch{step}/target")];
+        trainer.step(&[x, target(classes, loss)]).unwrap()
+    };
+    (0..STEPS).map(step).collect()
+}
+
+fn assert_close(name: &str, found: &[f64], expected: &[f64]) {
+    assert_eq!(found.len(), expected.len(), "{name}");
+    for (found, expected) in found.iter().zip(expected) {
+        let error = (found - expected).abs();
+        assert!(
+            error <= 1e-5 + 1e-4 * expected.abs(),
+            "{name}: {found} instead of {expected}"
+        );
+    }
+}
+
+fn check(name: &str, options: &TrainOptions) {
+    let recorded = recorded();
+    for device in devices() {
+        let mut trainer = Trainer::new(&network(), &device, options.clone()).unwrap();
+        let losses = run(&mut trainer, &recorded, &options.loss);
+        assert_close(name, &losses, &recorded[&format!("{name}/losses")].to_f64());
+        let parameters = trainer.state_dict().unwrap();
+        assert_eq!(parameters.len(), 6, "{:?}", parameters.keys());
+        for (parameter, value) in parameters {
+            let key = format!("{name}/{parameter}");
+            assert_close(&key, &value.to_f64(), &recorded[&key].to_f64());
+        }
+    }
+}
+
+fn cross_entropy(optimizer: impl Into<Optimizer>) -> TrainOptions {
+    TrainOptions::new(CrossEntropyLoss::default(), optimizer)
+}
+
+#[test]
+fn optimizers_give_the_parameters_of_pytorch() {
+    let sgd = Sgd {
+        lr: 0.1,
+        ..Sgd::default()
+    };
+    check("sgd", &cross_entropy(sgd.clone()));
+    let momentum = Sgd {
+        momentum: 0.9,
+        dampening: 0.5,
+        weight_decay: 0.01,
+        ..sgd
+    };
+    check("sgd_momentum", &cross_entropy(momentum));
+    let nesterov = Sgd {
+        lr: 0.05,
+        momentum: 0.8,
+        nesterov: true,
+        ..Sgd::default()
+    };
+    check("sgd_nesterov", &cross_entropy(nesterov));
+    check(
+        "adam",
+        &cross_entropy(Adam {
+            lr: 0.02,
+            weight_decay: 0.1,
+            ..Adam::default()
+        }),
+    );
+    let amsgrad = Adam {
+        lr: 0.05,
+        betas: (0.5, 0.9),
+        amsgrad: true,
+        ..Adam::default()
+    };
+    check("adam_amsgrad", &cross_entropy(amsgrad));
+    check(
+        "adamw",
+        &cross_entropy(AdamW {
+            lr: 0.02,
+            weight_decay: 0.1,
+            ..AdamW::default()
+        }),
+    );
+}
+
+#[test]
+fn gradients_are_limited_as_by_pytorch() {
+    let limited = |clipping| {
+        let mut options = cross_entropy(Sgd {
+            lr: 0.5,
+            ..Sgd::default()
+        });
+        options.clipping = Some(clipping);
+        options
+    };
+    check("clipped_norm", &limited(GradientClipping::Norm(0.5)));
+    check("clipped_value", &limited(GradientClipping::Value(0.05)));
+}
+
+#[test]
+fn losses_are_those_of_pytorch() {
+    let check = |name: &str, loss: TrainingLoss| {
+        check(
+            name,
+            &TrainOptions::new(
+                loss,
+                Sgd {
+                    lr: 0.1,
+                    ..Sgd::default()
+                },
+            ),
+        );
+    };
+    let smoothed = CrossEntropyLoss {
+        label_smoothing: 0.1,
+        ..CrossEntropyLoss::default()
+    };
+    check("cross_entropy", smoothed.into());
+    check("mse", MseLoss::default().into());
+    check("l1", L1Loss::default().into());
+    check(
+        "smooth_l1",
+        SmoothL1Loss {
+            beta: 0.5,
+            reduction: Reduction::Sum,
+        }
+        .into(),
+    );
+    check(
+        "huber",
+        HuberLoss {
+            delta: 0.3,
+            ..HuberLoss::default()
+        }
+        .into(),
+    );
+    check("bce_with_logits", BceWithLogitsLoss::default().into());
+}
+
+#[test]
+fn learning_rates_are_those_of_pytorch() {
+    let text = std::fs::read_to_string("tests/fixtures/training/learning_rates.json").unwrap();
+    let recorded: BTreeMap<String, Vec<f64>> = serde_json::from_str(&text).unwrap();
+    let warm_up = LinearLR {
+        start_factor: 0.1,
+        end_factor: 1.0,
+        total_iters: 5,
+    };
+    let schedules: Vec<(&str, Box<dyn LrScheduler>)> = vec![
+        ("ConstantLR", Box::new(ConstantLR::default())),
+        (
+            "LinearLR",
+            Box::new(LinearLR {
+                total_iters: 7,
+                ..LinearLR::default()
+            }),
+        ),
+        (
+            "StepLR",
+            Box::new(StepLR {
+                step_size: 4,
+                gamma: 0.5,
+            }),
+        ),
+        (
+            "MultiStepLR",
+            Box::new(MultiStepLR {
+                milestones: vec![3, 5, 5, 11],
+                gamma: 0.3,
+            }),
+        ),
+        ("ExponentialLR", Box::new(ExponentialLR { gamma: 0.9 })),
+        (
+            "PolynomialLR",
+            Box::new(PolynomialLR {
+                total_iters: 9,
+                power: 2.0,
+            }),
+        ),
+        (
+            "CosineAnnealingLR",
+            Box::new(CosineAnnealingLR {
+                t_max: 15,
+                eta_min: 0.01,
+            }),
+        ),
+        (
+            "CosineAnnealingWarmRestarts",
+            Box::new(CosineAnnealingWarmRestarts {
+                t_0: 3,
+                t_mult: 2,
+                eta_min: 0.01,
+            }),
+        ),
+        ("OneCycleLR", Box::new(OneCycleLR::new(0.5, 20))),
+        (
+            "LambdaLR",
+            Box::new(LambdaLR(Arc::new(|epoch| 1.0 / (1.0 + epoch as f64)))),
+        ),
+        (
+            "SequentialLR",
+            Box::new(SequentialLR {
+                schedulers: vec![Box::new(warm_up), Box::new(ExponentialLR { gamma: 0.8 })],
+                milestones: vec![5],
+            }),
+        ),
+    ];
+    assert_eq!(schedules.len(), recorded.len());
+    for (name, schedule) in schedules {
+        for (epoch, expected) in (0..).zip(&recorded[name]) {
+            let found = schedule.learning_rate(0.1, epoch);
+            assert!(
+                (found - expected).abs() < 1e-12,
+                "{name}, epoch {epoch}: {found} instead of {expected}"
+            );
+        }
+    }
+}
+
+/// Bytes that crossed between host and device in all runs of a session.
+fn transferred(session: &Session) -> u64 {
+    let graphs = session.compiled_graphs();
+    let programs = graphs.iter().filter_map(|graph| graph.program.as_ref());
+    let statistics = programs.map(|program| program.statistics());
+    statistics
+        .map(|statistics| statistics.bytes_uploaded + statistics.bytes_downloaded)
+        .sum()
+}
+
+/// After the first step only the batch, three numbers and the loss cross between host and device.
+#[test]
+fn parameters_stay_on_the_device() {
+    let recorded = recorded();
+    let options = cross_entropy(AdamW::default());
+    for device in devices() {
+        if matches!(device, Device::Host) {
+            continue;
+        }
+        let mut trainer = Trainer::new(&network(), &device, options.clone()).unwrap();
+        let batch = [
+            recorded["batch0/x"].clone(),
+            recorded["batch0/target"].clone(),
+        ];
+        trainer.step(&batch).unwrap();
+        let before = transferred(trainer.session());
+        trainer.step(&batch).unwrap();
+        let bytes = transferred(trainer.session()) - before;
+        let of_batch: usize = batch.iter().map(|tensor| tensor.bytes().len()).sum();
+        assert!(
+            bytes as usize <= of_batch + 4 * 4 + 8,
+            "{bytes} bytes for a batch of {of_batch}"
+        );
+    }
+}
+
+/// The trained module gives what the network with the trained parameters gives, and only chosen parameters change.
+#[test]
+fn chosen_parameters_are_trained_and_saved() {
+    let recorded = recorded();
+    let mut options = cross_entropy(Sgd {
+        lr: 0.5,
+        ..Sgd::default()
+    });
+    options.parameters = vec!["fc.*".to_string()];
+    let device = Device::Host;
+    let mut trainer = Trainer::new(&network(), &device, options.clone()).unwrap();
+    assert_eq!(trainer.parameter_names(), ["fc.bias", "fc.weight"]);
+    let before = run(&mut trainer, &recorded, &options.loss);
+    let folder = std::env::temp_dir().join(format!("onionskin-train-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("trained.json");
+    trainer.trained_module().unwrap().save(&path).unwrap();
+    trainer.save(folder.join("trained.safetensors")).unwrap();
+    let saved = onionskin::tensor_file::read(&folder.join("trained.safetensors")).unwrap();
+    assert_eq!(saved.len(), 2);
+
+    // A copy of the archive knows its parameters, and goes on where training ended.
+    let mut again = Trainer::new(&Model::open(&path).unwrap(), &device, options.clone()).unwrap();
+    assert_eq!(
+        again.state_dict().unwrap().keys().collect::<Vec<_>>(),
+        ["fc.bias", "fc.weight"]
+    );
+    let after = run(&mut again, &recorded, &options.loss);
+    std::fs::remove_dir_all(&folder).unwrap();
+    assert!(
+        after.iter().sum::<f64>() < before.iter().sum::<f64>(),
+        "{before:?} {after:?}"
+    );
+}
+
+#[test]
+fn wrong_options_are_errors() {
+    let fails = |options: TrainOptions, message: &str| {
+        let error = Trainer::new(&network(), &Device::Host, options).unwrap_err();
+        assert!(error.to_string().contains(message), "{error}");
+    };
+    let mut options = cross_entropy(Sgd::default());
+    options.parameters = vec!["head.*".to_string()];
+    fails(options, "no weight head.*");
+    let output =
+        |name: &str| TrainOptions::new(TrainingLoss::Output(name.to_string()), Sgd::default());
+    fails(output("loss"), "there is no output loss");
+    fails(output("output"), "is not one float");
+    let unreduced = MseLoss {
+        reduction: Reduction::None,
+    };
+    fails(
+        TrainOptions::new(unreduced, Sgd::default()),
+        "a loss is one number",
+    );
+}
