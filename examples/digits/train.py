@@ -11,6 +11,7 @@ handwritten digits, 8 by 8 pixels, ink from 0 to 16. A fifth is held back and ne
     expected.safetensors  "input", the network's input for these images in the order of their names: ink / 16, which is
                           pixel / 240 exactly; "logits", what PyTorch gives for it
     expected.json         file, label and PyTorch's answer per image; accuracy on all that was held back
+    scans.safetensors     all scans: "ink", u8[1797, 8, 8]; "labels", u8[1797]; "is_held_back", bool[1797]
 
 The data products come out the same on every run with the same versions of PyTorch and scikit-learn on one processor type.
 Needs torch, scikit-learn, pillow, safetensors.
@@ -79,6 +80,21 @@ def two_of_each(labels):
     return [int(i) for digit in range(10) for i in numpy.flatnonzero(labels == digit)[:2]]
 
 
+def write_scans(digits):
+    """Write all scans with the mark of those that are held back, and return the indices of the others and of these."""
+    indices = numpy.arange(len(digits.target))
+    seen, held_back = train_test_split(indices, test_size=0.2, random_state=SEED, stratify=digits.target)
+    is_held_back = torch.zeros(len(indices), dtype=torch.bool)
+    is_held_back[torch.from_numpy(held_back)] = True
+    scans = {
+        "ink": torch.from_numpy(digits.images.astype(numpy.uint8)),
+        "labels": torch.from_numpy(digits.target.astype(numpy.uint8)),
+        "is_held_back": is_held_back,
+    }
+    (HERE / "scans.safetensors").write_bytes(save(scans))
+    return seen, held_back
+
+
 def main():
     # One thread makes sums independent of the number of cores.
     torch.set_num_threads(1)
@@ -86,9 +102,10 @@ def main():
     torch.use_deterministic_algorithms(True)
 
     digits = load_digits()
-    seen, held_back, seen_labels, held_back_labels = train_test_split(
-        digits.images.astype(numpy.uint8), digits.target, test_size=0.2, random_state=SEED, stratify=digits.target
-    )
+    seen_indices, held_back_indices = write_scans(digits)
+    ink = digits.images.astype(numpy.uint8)
+    seen, held_back = ink[seen_indices], ink[held_back_indices]
+    seen_labels, held_back_labels = digits.target[seen_indices], digits.target[held_back_indices]
 
     def as_input(ink):
         return torch.from_numpy(ink).float().unsqueeze(1) / 16
