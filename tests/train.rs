@@ -353,6 +353,37 @@ fn chosen_parameters_are_trained_and_saved() {
     );
 }
 
+/// Dropout has another mask in each step, and equal ones in two trainings.
+#[test]
+fn each_step_draws_other_numbers() {
+    use onionskin::nn::{Dropout, Linear, ReLU, Sequential};
+    use onionskin::trace::{Module, TracedTensor, manual_seed, trace};
+    let network = Sequential::new().add(Linear::new(8, 16)).add(ReLU::new());
+    let network = network.add(Dropout::new(0.5)).add(Linear::new(16, 4));
+    network.train();
+    manual_seed(3);
+    let example = TracedTensor::from_vec([5, 8], vec![0.5f32; 40]);
+    let model = Model::from_module(trace(&network, example).unwrap().module);
+    let still = cross_entropy(Sgd {
+        lr: 0.0,
+        ..Sgd::default()
+    });
+    for device in devices() {
+        let losses = || {
+            let mut trainer = Trainer::new(&model, &device, still.clone()).unwrap();
+            let x = Tensor::from_vec([5, 8], (0..40).map(|x| x as f32 / 40.0).collect()).unwrap();
+            let target = Tensor::from_vec([5], vec![0i64, 1, 2, 3, 0]).unwrap();
+            let batch = [x, target];
+            [0; 4].map(|_| trainer.step(&batch).unwrap())
+        };
+        let [first, second] = [losses(), losses()];
+        assert_eq!(first, second);
+        for (index, loss) in first.iter().enumerate() {
+            assert!(!first[..index].contains(loss), "{first:?}");
+        }
+    }
+}
+
 #[test]
 fn wrong_options_are_errors() {
     let fails = |options: TrainOptions, message: &str| {

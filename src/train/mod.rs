@@ -31,6 +31,7 @@ mod lr_scheduler;
 mod optimizer;
 mod options;
 mod parameters;
+mod random;
 mod step_graph;
 mod trainer;
 

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{TrainOptions, TrainingLoss};
+use super::{TrainOptions, TrainingLoss, random};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::grad::Loss;
@@ -41,6 +41,9 @@ impl StepGraph {
             TrainingLoss::Output(name) => (graph, name.clone()),
             TrainingLoss::Function(function) => (function.append(&graph)?, "output".to_string()),
         };
+        let counted = random::with_counter(&graph)?;
+        let is_random = counted.is_some();
+        graph = counted.unwrap_or(graph);
         let parameters = selected_parameters(module, &graph, &loss, options)?;
         for name in &parameters {
             let tree = TreeSpec::Tensor(graph.inputs.len());
@@ -62,6 +65,7 @@ impl StepGraph {
             gradient: &gradient,
             parameters: &parameters,
             loss: output_index(&graph, &loss)?,
+            is_random,
             options,
         };
         Ok(StepGraph {
@@ -79,6 +83,8 @@ struct StepBuilder<'a> {
     parameters: &'a [String],
     /// Index of the loss among the outputs.
     loss: usize,
+    /// True if the step counts its random calls.
+    is_random: bool,
     options: &'a TrainOptions,
 }
 
@@ -93,6 +99,13 @@ impl StepBuilder<'_> {
         )?;
         let mut states = module.states.clone();
         let mut weights = module.weights.clone();
+        if self.is_random {
+            weights.insert(
+                random::COUNTER.to_string(),
+                Tensor::full(DType::I64, [], 0.0)?,
+            );
+            states.push(tensor_state(random::COUNTER, random::COUNTER));
+        }
         for name in self.parameters {
             states.push(tensor_state(name, name));
         }

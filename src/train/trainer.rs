@@ -17,6 +17,7 @@ use crate::tensor_file;
 /// A model in training: a session that runs steps, whose states are the parameters and what the optimizer keeps.
 pub struct Trainer {
     session: Session,
+    step: GraphModule,
     /// The model with its values before training.
     module: GraphModule,
     parameters: Vec<String>,
@@ -54,9 +55,10 @@ impl Trainer {
             entry: options.entry.clone(),
             ..options.compile.clone()
         };
-        let session = Model::from_module(step).compile(device, &compile)?;
+        let session = Model::from_module(step.clone()).compile(device, &compile)?;
         Ok(Trainer {
             session,
+            step,
             module,
             parameters,
             learning_rate: options.optimizer.learning_rate(),
@@ -113,6 +115,11 @@ impl Trainer {
     /// (`optimizer.exp_avg.fc.weight`), and the states of the model.
     pub fn session(&self) -> &Session {
         &self.session
+    }
+
+    /// The graph of a step with its initial states, to show or profile it.
+    pub fn step_module(&self) -> &GraphModule {
+        &self.step
     }
 
     /// Parameters and written buffers of the model by PyTorch's names, read back from the device.
