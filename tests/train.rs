@@ -17,7 +17,7 @@ use onionskin::train::{
     LrScheduler, MseLoss, MultiStepLR, OneCycleLR, Optimizer, PolynomialLR, SequentialLR, Sgd,
     SmoothL1Loss, StepLR, TrainOptions, Trainer, TrainingLoss,
 };
-use onionskin::{Device, Model, Session, Tensor};
+use onionskin::{Device, Model, Session, Tensor, train};
 
 const STEPS: usize = 6;
 
@@ -382,6 +382,57 @@ fn each_step_draws_other_numbers() {
             assert!(!first[..index].contains(loss), "{first:?}");
         }
     }
+}
+
+/// A last layer of another size: the types of the results follow, and the graph of the old one does not change.
+#[test]
+fn layers_are_replaced() {
+    let module = network().import_method("forward", None).unwrap();
+    let values = |count: usize| (0..count).map(|value| value as f32 / 8.0).collect();
+    let weight = Tensor::from_vec([2, 12], values(24)).unwrap();
+    let bias = Tensor::from_vec([2], values(2)).unwrap();
+    let both = [
+        ("fc.weight".to_string(), weight.clone()),
+        ("fc.bias".to_string(), bias),
+    ];
+    let replaced = train::replace_weights(&module, both.into()).unwrap();
+    let outputs = replaced.graphs[0].output_specs();
+    assert_eq!(outputs[0].ty.shape.last().unwrap().as_const(), Some(2));
+    assert_eq!(
+        module.graphs[0].output_specs()[0]
+            .ty
+            .shape
+            .last()
+            .unwrap()
+            .as_const(),
+        Some(4)
+    );
+    let mut options = cross_entropy(Sgd {
+        lr: 0.1,
+        ..Sgd::default()
+    });
+    options.parameters = vec!["fc.*".to_string()];
+    let model = Model::from_module(replaced);
+    let mut trainer = Trainer::new(&model, &Device::Host, options).unwrap();
+    let x = recorded()["batch0/x"].clone();
+    let target = Tensor::from_vec([5], vec![0i64, 1, 1, 0, 1]).unwrap();
+    let batch = [x, target];
+    let first = trainer.step(&batch).unwrap();
+    let last = (0..20)
+        .map(|_| trainer.step(&batch).unwrap())
+        .last()
+        .unwrap();
+    assert!(last < first, "{first} {last}");
+
+    let alone = [("fc.weight".to_string(), weight)];
+    let error = train::replace_weights(&module, alone.into()).unwrap_err();
+    assert!(error.to_string().contains("make_training.py"), "{error}");
+    let other = [(
+        "head".to_string(),
+        Tensor::full(DType::F32, [1], 0.0).unwrap(),
+    )];
+    let error = train::replace_weights(&module, other.into()).unwrap_err();
+    assert!(error.to_string().contains("no weight head"), "{error}");
 }
 
 #[test]

@@ -32,6 +32,7 @@ mod optimizer;
 mod options;
 mod parameters;
 mod random;
+mod replace_weights;
 mod step_graph;
 mod trainer;
 
@@ -46,4 +47,5 @@ pub use lr_scheduler::{
 };
 pub use optimizer::{Adam, AdamW, Optimizer, Sgd};
 pub use options::TrainOptions;
+pub use replace_weights::replace_weights;
 pub use trainer::Trainer;
