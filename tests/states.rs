@@ -11,6 +11,10 @@ use onionskin::item::Item;
 use onionskin::scalar::Scalar;
 use onionskin::{CompileOptions, Device, Model, Session, Tensor};
 
+use session_devices::{devices, transferred};
+
+mod session_devices;
+
 /// A running sum of rows that starts with a weight, and a method that sets it.
 const SUM: &str = "
 weight start: f32[3]
@@ -43,18 +47,6 @@ fn session(text: &str, device: &Device) -> Session {
     module.verify().unwrap();
     let model = Model::from_module(module);
     model.compile(device, &CompileOptions::default()).unwrap()
-}
-
-fn devices() -> Vec<Device> {
-    let required = std::env::var("REQUIRE_GPU").is_ok_and(|value| value == "1");
-    match Device::open("gpu").or_else(|_| Device::open("software")) {
-        Ok(device) => vec![Device::Host, device],
-        Err(error) => {
-            assert!(!required, "no adapter: {error}");
-            println!("host only: no adapter: {error}");
-            vec![Device::Host]
-        }
-    }
 }
 
 fn rows(values: &[[f32; 3]]) -> Tensor {
@@ -239,16 +231,6 @@ fn numbers_that_vary_become_inputs() {
         session.call(std::slice::from_ref(&x)).unwrap();
         assert_eq!(session.compiled_graphs().len(), 3);
     }
-}
-
-/// Bytes that crossed between host and device in all runs of a session.
-fn transferred(session: &Session) -> u64 {
-    let graphs = session.compiled_graphs();
-    let programs = graphs.iter().filter_map(|graph| graph.program.as_ref());
-    let statistics = programs.map(|program| program.statistics());
-    statistics
-        .map(|statistics| statistics.bytes_uploaded + statistics.bytes_downloaded)
-        .sum()
 }
 
 /// A state of 4 MB whose sum is the result.

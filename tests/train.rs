@@ -17,21 +17,13 @@ use onionskin::train::{
     LrScheduler, MseLoss, MultiStepLR, OneCycleLR, Optimizer, PolynomialLR, SequentialLR, Sgd,
     SmoothL1Loss, StepLR, TrainOptions, Trainer, TrainingLoss,
 };
-use onionskin::{Device, Model, Session, Tensor, train};
+use onionskin::{Device, Model, Tensor, train};
+
+use session_devices::{devices, transferred};
+
+mod session_devices;
 
 const STEPS: usize = 6;
-
-fn devices() -> Vec<Device> {
-    let required = std::env::var("REQUIRE_GPU").is_ok_and(|value| value == "1");
-    match Device::open("gpu").or_else(|_| Device::open("software")) {
-        Ok(device) => vec![Device::Host, device],
-        Err(error) => {
-            assert!(!required, "no adapter: {error}");
-            println!("host only: no adapter: {error}");
-            vec![Device::Host]
-        }
-    }
-}
 
 fn network() -> Model {
     Model::open("tests/fixtures/training/network.pt").unwrap()
@@ -282,16 +274,6 @@ fn learning_rates_are_those_of_pytorch() {
     }
 }
 
-/// Bytes that crossed between host and device in all runs of a session.
-fn transferred(session: &Session) -> u64 {
-    let graphs = session.compiled_graphs();
-    let programs = graphs.iter().filter_map(|graph| graph.program.as_ref());
-    let statistics = programs.map(|program| program.statistics());
-    statistics
-        .map(|statistics| statistics.bytes_uploaded + statistics.bytes_downloaded)
-        .sum()
-}
-
 /// After the first step only the batch, three numbers and the loss cross between host and device.
 #[test]
 fn parameters_stay_on_the_device() {
@@ -433,6 +415,45 @@ fn layers_are_replaced() {
     )];
     let error = train::replace_weights(&module, other.into()).unwrap_err();
     assert!(error.to_string().contains("no weight head"), "{error}");
+}
+
+/// A model that computes its loss: the loss is half the square of a product, whose gradient is known.
+#[test]
+fn outputs_are_losses() {
+    let text = "
+weight w: f32[2]
+graph forward(x: f32[2]) {
+  argument x = #0
+  result {\"product\": #0, \"loss\": #1}
+  terms = mul x, $w
+  product = reduce terms, function=sum, axes=[0]
+  square = mul product, product
+  loss = mul square, 0.5
+  return product, loss
+}";
+    let mut module: onionskin::ir::GraphModule = text.parse().unwrap();
+    let w = Tensor::from_vec([2], vec![2f32, 3.0]).unwrap();
+    module.weights.insert("w".into(), w);
+    let loss = TrainingLoss::Output("loss".to_string());
+    let mut options = TrainOptions::new(
+        loss,
+        Sgd {
+            lr: 0.5,
+            ..Sgd::default()
+        },
+    );
+    let model = Model::from_module(module);
+    let error = Trainer::new(&model, &Device::Host, options.clone()).unwrap_err();
+    assert!(error.to_string().contains("known to be a parameter"), "{error}");
+    options.parameters = vec!["w".to_string()];
+    for device in devices() {
+        let mut trainer = Trainer::new(&model, &device, options.clone()).unwrap();
+        let x = Tensor::from_vec([2], vec![1f32, -2.0]).unwrap();
+        assert_eq!(trainer.step(&[x]).unwrap(), 8.0);
+        assert_eq!(trainer.gradient_norm(), None);
+        // The product is -4, so that the gradient is -4 x.
+        assert_eq!(trainer.state_dict().unwrap()["w"].to_f64(), [4.0, -1.0]);
+    }
 }
 
 #[test]
