@@ -444,7 +444,10 @@ graph forward(x: f32[2]) {
     );
     let model = Model::from_module(module);
     let error = Trainer::new(&model, &Device::Host, options.clone()).unwrap_err();
-    assert!(error.to_string().contains("known to be a parameter"), "{error}");
+    assert!(
+        error.to_string().contains("known to be a parameter"),
+        "{error}"
+    );
     options.parameters = vec!["w".to_string()];
     for device in devices() {
         let mut trainer = Trainer::new(&model, &device, options.clone()).unwrap();

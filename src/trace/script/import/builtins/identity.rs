@@ -50,10 +50,31 @@ impl Importer<'_> {
             ("select", [dim, Datum::Dynamic(NumberKind::Int, index)]) => {
                 self.select_dynamic(tensor, dim, &index.clone()).map(Some)
             }
+            // A node of the graph, through which no gradient passes.
+            ("detach", []) if self.has_gradient(tensor)? => Ok(None),
+            ("data", []) if self.has_gradient(tensor)? => {
+                let own = vec![Datum::Tensor(tensor.clone())];
+                self.operator("aten::detach", own.into()).map(Some)
+            }
+            ("detach_", []) if self.has_gradient(tensor)? => self.detach_in_place(tensor).map(Some),
             _ if RETURN_SELF.contains(&name) => unchanged(),
             _ if RETURN_ALIAS.contains(&name) => Ok(Some(Datum::Tensor(self.alias(tensor)))),
             _ => Ok(None),
         }
+    }
+
+    /// True for a tensor of floats that is no known number.
+    fn has_gradient(&mut self, tensor: &TensorRef) -> Result<bool> {
+        Ok(tensor.number().is_none() && self.ty(tensor)?.dtype.is_float())
+    }
+
+    /// Makes a tensor one through which no gradient passes.
+    fn detach_in_place(&mut self, tensor: &TensorRef) -> Result<Datum> {
+        let own = Datum::Tensor(tensor.clone());
+        if let Datum::Tensor(detached) = self.operator("aten::detach", vec![own.clone()].into())? {
+            tensor.set_view(detached.view());
+        }
+        Ok(own)
     }
 
     /// Calls an operator with the sizes of another tensor.
