@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use onionskin::nn;
 use onionskin::trace::check::{CheckOptions, CheckReport, Id, RunOutcome};
 use onionskin::trace::{
-    Forward, Module, TracedTensor, Tree, allow, arguments, freeze, kw, trace_fn_checked,
-    trace_method_checked, while_loop,
+    Forward, Module, Parameter, TracedTensor, Tree, allow, arguments, freeze, init, kw,
+    trace_checked, trace_fn_checked, trace_method_checked, while_loop,
 };
 
 fn vector(values: &[f32]) -> TracedTensor {
@@ -384,6 +384,41 @@ fn an_input_that_nothing_reads_is_told() {
                     (x_1_0 = 3 in the example)\n";
     assert!(text.contains(expected), "{text}");
     assert_eq!(ids(&found), ["W0719"], "{text}");
+}
+
+/// A module that multiplies by a scale without a gradient, or adds the root of zeros.
+#[derive(Module)]
+struct Untrainable {
+    scale: Parameter,
+    has_root: bool,
+}
+
+impl Forward<&TracedTensor> for Untrainable {
+    type Output = TracedTensor;
+
+    fn forward(&self, x: &TracedTensor) -> TracedTensor {
+        match self.has_root {
+            true => x + (&*self.scale * &*self.scale).sum().sqrt(),
+            false => x * self.scale.detach(),
+        }
+    }
+}
+
+#[test]
+fn gradients_that_are_missing_or_infinite_are_told() {
+    let found = |has_root: bool| {
+        let scale = Parameter::new([2], init::zeros());
+        let module = Untrainable { scale, has_root };
+        trace_checked(&module, vector(&[1.0, 2.0]), &CheckOptions::default())
+            .unwrap()
+            .1
+    };
+    let missing = found(false);
+    let expected = "warning[W0724] parameter gets no gradient: no output has a gradient for the parameter scale\n";
+    assert!(missing.to_string().contains(expected), "{missing}");
+    assert!(ids(&missing).contains(&"W0724"), "{missing}");
+    let infinite = found(true);
+    assert_eq!(ids(&infinite), ["W0725"], "{infinite}");
 }
 
 #[test]

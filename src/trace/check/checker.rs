@@ -247,6 +247,7 @@ impl Checker<'_> {
             self.report_not_a_number(&label, set, expected);
             if index == 0 {
                 self.check_stability(set, expected, &label);
+                self.check_gradients(&label, set);
             }
             let agrees =
                 got.is_some_and(|got| self.compare(&label, set, &got, expected, repeat.as_ref()));
@@ -264,6 +265,7 @@ impl Checker<'_> {
         match evaluate(self.graph, &self.traced.module, set) {
             Ok(got) => {
                 self.report_not_a_number(label, set, &got);
+                self.check_gradients(label, set);
                 self.report_run_alone(label);
             }
             Err(error) => self.report.add_failure("the graph", label, &error),

@@ -43,6 +43,7 @@ mod evaluate;
 mod export_comparison;
 mod finding;
 mod fixed_batch;
+mod gradients;
 mod html;
 mod ignored_tail;
 mod not_a_number;

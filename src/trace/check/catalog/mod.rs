@@ -198,6 +198,10 @@ ids! {
     UnreadInput => results::UNREAD_INPUT,
     /// All elements of an output are NaN.
     NotANumber => results::NOT_A_NUMBER,
+    /// No output has a gradient for a parameter.
+    NoGradient => results::NO_GRADIENT,
+    /// The gradient of a parameter is not finite.
+    GradientNotFinite => results::GRADIENT_NOT_FINITE,
     /// The results of a trace differ from those of an export.
     ExportDiffers => results::EXPORT_DIFFERS,
     /// A trace and an export take inputs of different sizes.

@@ -139,6 +139,34 @@ pub const NOT_A_NUMBER: CatalogEntry = CatalogEntry {
     rust_cure: None,
 };
 
+pub const NO_GRADIENT: CatalogEntry = CatalogEntry {
+    code: "W0724",
+    title: "parameter gets no gradient",
+    severity: Severity::Warning,
+    front_ends: FrontEnd::ALL,
+    cause: "The graph reads a parameter, but no output has a gradient for it: a `detach`, a Python number, integers, comparisons \
+            or the largest element's position lie between them. Training would leave it as it is. The model gives right \
+            results.",
+    example: "return x * self.scale.detach()",
+    cure: "If the parameter is to be trained, remove the `detach` or `item()` at the line of the finding. If it is a constant, \
+           make it a buffer, or suppress the finding.",
+    rust_cure: None,
+};
+
+pub const GRADIENT_NOT_FINITE: CatalogEntry = CatalogEntry {
+    code: "W0725",
+    title: "gradient is not finite",
+    severity: Severity::Warning,
+    front_ends: FrontEnd::ALL,
+    cause: "All outputs are finite for inputs of the check, but the gradient of their sum for a parameter has an infinity or is \
+            not a number: the root or the norm of zero, a division by almost zero, or a choice by `where` between a number \
+            and one whose gradient is infinite. The first step of a training would make the parameter NaN.",
+    example: "return x * self.weight.pow(2).sum().sqrt() # with a weight of zeros",
+    cure: "Keep the operand away from the pole: add a small number under the root, or choose the operand by `where` before \
+           the function, not the result behind it. If only the inputs of the check are at fault, give real ones.",
+    rust_cure: None,
+};
+
 pub const EXPORT_DIFFERS: CatalogEntry = CatalogEntry {
     code: "W0721",
     title: "results of trace and export differ",
