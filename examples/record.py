@@ -8,6 +8,7 @@ A recorded case is a folder that holds everything a replay needs:
       io0.safetensors    tensors of the first input set: in0, in1 …, out0, out1 …
       io1.safetensors    … of the second
       case.json          names, value trees, tolerances
+      gradients.safetensors  gradients of inputs and parameters (only if asked for)
 
 Commit the folder, and a machine without Python replays it: `onionskin test cases`.
 
@@ -31,7 +32,7 @@ zeros and other sizes, and warns of a trace that gives something else there, wit
 Paths of this machine are cut out of the archives' debug records; what stays is relative to the
 working directory or to the package folder, and PyTorch can save the archive again.
 
-Needs torch and safetensors, and the files record_paths.py and record_probes.py beside this one.
+Needs torch and safetensors, and the files record_gradients.py, record_paths.py and record_probes.py beside this one.
 """
 
 import argparse
@@ -52,6 +53,7 @@ import zipfile
 import torch
 from safetensors.torch import save
 
+from record_gradients import write_beside
 from record_paths import UnknownDebugRecord, without_paths
 from record_probes import FROZEN, blamed, call, compare, difference, leaves, one_line, probe
 
@@ -69,7 +71,8 @@ class RecordError(Exception):
 
 
 def record(model, inputs, out_dir, *, name, more_inputs=(), method="trace", export=False, label=None,
-           stateful=False, dynamic=None, prepare=None, group="own", source="seeded random weights", probes=True):
+           stateful=False, dynamic=None, prepare=None, group="own", source="seeded random weights", probes=True,
+           gradients=False):
     """Writes `<out_dir>/<name>/` and returns its path.
 
     model        an nn.Module, a function of tensors, or a traced or scripted module
@@ -84,6 +87,7 @@ def record(model, inputs, out_dir, *, name, more_inputs=(), method="trace", expo
     group        a word to sort cases by
     source       where the weights come from, in words
     probes       False: don't try other inputs than these
+    gradients    True: also write gradients.safetensors, for `onionskin test CASES --gradients CASES`
     """
     if isinstance(model, torch.nn.Module):
         model.eval()
@@ -101,9 +105,11 @@ def record(model, inputs, out_dir, *, name, more_inputs=(), method="trace", expo
                     dynamic=dynamic, group=group, source=source)
         if probes and not stateful and not isinstance(model, torch.jit.ScriptModule):
             _warn(name, eager, torch.jit.load(f"{made}/model.pt"), sets[0][1])
+        if gradients:
+            write_beside(pathlib.Path(made))
         folder = pathlib.Path(out_dir) / name
         folder.mkdir(parents=True, exist_ok=True)
-        for stale in [*folder.glob("io*.safetensors"), *folder.glob("model.pt2")]:
+        for stale in [*folder.glob("io*.safetensors"), *folder.glob("model.pt2"), *folder.glob("gradients.safetensors")]:
             stale.unlink()
         for file in pathlib.Path(made).iterdir():
             (folder / file.name).write_bytes(file.read_bytes())
@@ -399,6 +405,7 @@ def main(argv=None):
                         help="a further input set: its label and its inputs; may be repeated")
     parser.add_argument("--method", choices=("trace", "script"), default="trace")
     parser.add_argument("--export", action="store_true", help="also write model.pt2")
+    parser.add_argument("--gradients", action="store_true", help="also write the gradients of inputs and parameters")
     parser.add_argument("--no-probes", action="store_true", help="don't try negated, zero and resized inputs on model and trace")
     parser.add_argument("--stateful", action="store_true", help="calls change the module; replay them in order")
     parser.add_argument("--seed", type=int, default=0, help="for the inputs and for a function's random weights")
@@ -429,7 +436,7 @@ def main(argv=None):
 
     try:
         folder = record(model, inputs, options.out, name=options.name, more_inputs=more, method=options.method,
-                        export=options.export, stateful=options.stateful, probes=not options.no_probes)
+                        export=options.export, stateful=options.stateful, probes=not options.no_probes, gradients=options.gradients)
     except (RecordError, UnknownDebugRecord) as error:
         sys.exit(f"record: {error}")
     print(f"{folder}: {1 + len(more)} input sets, {sum(f.stat().st_size for f in folder.iterdir())} bytes")

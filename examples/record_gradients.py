@@ -12,6 +12,8 @@ file for each operator, program and model, `OUT/ops/add.safetensors`, holds for 
 
 Of calls that PyTorch cannot differentiate the entry `none` of the file's metadata has the reasons.
 
+`record.py --gradients` writes such a file beside a model that it records: `gradients.safetensors`.
+
 Needs torch and safetensors, and the file record_probes.py beside this one.
 """
 
@@ -190,6 +192,24 @@ def record(archive, arguments, expected):
     return {name: tensor.contiguous().clone() for name, tensor in tensors.items()}, None
 
 
+def write(path, calls):
+    """Writes the gradients of calls to a file. Returns how many of the calls PyTorch has gradients of, and has none of."""
+    tensors, reasons = {}, {}
+    for number, archive, arguments, expected in calls:
+        found, reason = record(archive, arguments, expected)
+        tensors |= {f"{number}/{key}": tensor for key, tensor in found.items()}
+        if reason:
+            reasons[number] = reason
+    path.parent.mkdir(parents=True, exist_ok=True)
+    save_file(tensors, path, {"none": json.dumps(reasons)})
+    return len(calls) - len(reasons), len(reasons)
+
+
+def write_beside(folder):
+    """Writes gradients.safetensors into the folder of a recorded model."""
+    return write(folder / "gradients.safetensors", list(set_calls(lambda name: (folder / name).read_bytes())))
+
+
 def main():
     parser = argparse.ArgumentParser(description="Record PyTorch's gradients of recorded cases.")
     parser.add_argument("cases", type=pathlib.Path, help="a folder with ops/, programs/ and models/")
@@ -201,16 +221,8 @@ def main():
     for kind, name, calls in cases(options.cases):
         if not fnmatch.fnmatch(f"{kind}/{name}", options.only) or not calls:
             continue
-        tensors, reasons = {}, {}
-        for number, archive, arguments, expected in calls:
-            found, reason = record(archive, arguments, expected)
-            tensors |= {f"{number}/{key}": tensor for key, tensor in found.items()}
-            if reason:
-                reasons[number] = reason
-        recorded, refused = recorded + len(calls) - len(reasons), refused + len(reasons)
-        path = options.out / kind / f"{name}.safetensors"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        save_file(tensors, path, {"none": json.dumps(reasons)})
+        counts = write(options.out / kind / f"{name}.safetensors", calls)
+        recorded, refused = recorded + counts[0], refused + counts[1]
     print(f"{options.out}: gradients of {recorded} calls; PyTorch has none of {refused}")
 
 

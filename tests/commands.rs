@@ -597,3 +597,31 @@ fn plans_and_profiles_use_tuned_choices() {
     }
     std::fs::remove_file(&tuned).unwrap();
 }
+
+/// Gradients of the fixtures, in a folder of their own and beside a case.
+#[test]
+fn recorded_gradients_are_compared() {
+    let cases = "tests/fixtures/cases";
+    let only = "--only=models/dynamic_batch";
+    let below = ["test", cases, "--device", "cpu", only, "--gradients"];
+    let (code, text, error) = onionskin(&[&below[..], &["tests/fixtures/gradients"]].concat());
+    assert_eq!(code, 0, "{text}{error}");
+    assert!(text.contains("1 of 1 passed"), "{text}");
+
+    let folder = temporary("gradients-beside");
+    let case = Path::new(&folder).join("models/dynamic_batch");
+    std::fs::create_dir_all(&case).unwrap();
+    for file in std::fs::read_dir(format!("{cases}/models/dynamic_batch")).unwrap() {
+        let file = file.unwrap();
+        std::fs::copy(file.path(), case.join(file.file_name())).unwrap();
+    }
+    let beside = ["test", &folder, "--device", "cpu", "--gradients", &folder];
+    let (code, text, _) = onionskin(&beside);
+    assert_ne!(code, 0, "no gradients were recorded: {text}");
+    let recorded = "tests/fixtures/gradients/models/dynamic_batch.safetensors";
+    std::fs::copy(recorded, case.join("gradients.safetensors")).unwrap();
+    let (code, text, error) = onionskin(&beside);
+    std::fs::remove_dir_all(&folder).unwrap();
+    assert_eq!(code, 0, "{text}{error}");
+    assert!(text.contains("1 of 1 passed"), "{text}");
+}

@@ -1,4 +1,5 @@
-//! PyTorch's gradients of recorded cases. `examples/record_gradients.py` writes them.
+//! PyTorch's gradients of recorded cases. `examples/record_gradients.py` writes them, and `examples/record.py --gradients`
+//! writes `gradients.safetensors` beside a case.
 //!
 //! One safetensors file for each operator, program and model: `ops/add.safetensors`. Names of its tensors begin with the
 //! number of the call of an operator, or of the set of a program or model: `3/in0`.
@@ -6,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::{CaseKind, CaseRef};
+use super::{CaseKind, CaseLocation, CaseRef};
 use crate::compare::Tolerance;
 use crate::error::{Error, ErrorContext, Result};
 use crate::files;
@@ -34,11 +35,18 @@ pub struct RecordedGradient {
 }
 
 impl CaseRef {
-    /// Reads the gradients of a case below a folder, by index of the set. There are none of calls that PyTorch cannot
-    /// differentiate.
+    /// Reads the gradients of a case below a folder, or beside the case, by index of the set. There are none of calls that
+    /// PyTorch cannot differentiate.
     pub fn gradients(&self, folder: &Path) -> Result<BTreeMap<usize, CallGradients>> {
         let (file, call) = self.gradient_file();
-        let path = folder.join(file);
+        let below = folder.join(file);
+        let path = match (&self.location, below.exists()) {
+            // An export may have other sets than the archive beside it.
+            (CaseLocation::Folder(own), false) if self.kind == CaseKind::Model => {
+                own.join("gradients.safetensors")
+            }
+            _ => below,
+        };
         let bytes = match files::read(&path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 return Ok(BTreeMap::new());

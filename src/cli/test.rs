@@ -70,8 +70,8 @@ pub(super) struct TestCommand {
     /// NUMBER-NAME.json, and the data in .bin.
     #[arg(long, value_name = "FOLDER", requires = "portable")]
     record: Option<PathBuf>,
-    /// Compare gradients in place of outputs, with those that examples/record_gradients.py wrote into a folder. Only cases that
-    /// have some.
+    /// Compare gradients in place of outputs, with those that examples/record_gradients.py wrote into a folder, or record.py
+    /// --gradients beside the cases. Only cases that have some.
     #[arg(long, value_name = "FOLDER", conflicts_with_all = ["against", "record"])]
     gradients: Option<PathBuf>,
     #[arg(long, hide = true)]
