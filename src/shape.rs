@@ -80,6 +80,12 @@ impl fmt::Display for TensorType {
     }
 }
 
+/// Types in parentheses, `(f32[2], i64[])`.
+pub(crate) fn type_list(types: &[TensorType]) -> String {
+    let types: Vec<String> = types.iter().map(ToString::to_string).collect();
+    format!("({})", types.join(", "))
+}
+
 impl FromStr for TensorType {
     type Err = Error;
 

@@ -1,6 +1,7 @@
 //! A rule for each primitive: the gradients of its arguments from those of its results.
 
 mod contraction;
+mod custom;
 mod indexing;
 mod loops;
 mod pointwise;
@@ -14,7 +15,7 @@ mod shape;
 pub(super) use region::of_region;
 
 use super::backward::{ArgumentGradients, NodeGradient};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::op::Primitive;
 
 /// Gradients of a primitive's arguments.
@@ -44,9 +45,6 @@ pub(super) fn of_primitive<'g>(
         Primitive::Sort(sort) => indexing::sort(sort, node),
         Primitive::Scan(scan) => scan::scan(scan, node),
         Primitive::Recurrent(layer) => recurrent::recurrent(layer, node),
-        Primitive::Custom(custom) => Err(Error::unsupported(format!(
-            "the operator {} has no rule for its gradient",
-            custom.function
-        ))),
+        Primitive::Custom(custom) => custom::custom(custom, node),
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::shape::TensorType;
+use crate::shape::{TensorType, type_list};
 use crate::tensor::Tensor;
 
 /// A host function on tensors. Clones are the same function.
@@ -42,19 +42,16 @@ impl HostFunction {
         if results.len() == expected.len() && results.iter().zip(expected).all(same) {
             return Ok(results);
         }
-        let list = |types: Vec<TensorType>| {
-            let types: Vec<String> = types.iter().map(ToString::to_string).collect();
-            types.join(", ")
-        };
+        let found: Vec<TensorType> = results.iter().map(Tensor::tensor_type).collect();
         let wanted = expected.iter();
-        let wanted = wanted.map(|(dtype, shape)| TensorType::new(*dtype, shape.iter().copied()));
-        let (found, wanted) = (
-            list(results.iter().map(Tensor::tensor_type).collect()),
-            list(wanted.collect()),
-        );
+        let wanted: Vec<TensorType> = wanted
+            .map(|(dtype, shape)| TensorType::new(*dtype, shape.iter().copied()))
+            .collect();
         let message = format!(
-            "{} returned ({found}); the graph expects ({wanted})",
-            self.name
+            "{} returned {}; the graph expects {}",
+            self.name,
+            type_list(&found),
+            type_list(&wanted)
         );
         Err(Error::operator(message))
     }

@@ -1,7 +1,10 @@
 //! Custom operators of users, on the host and on a device.
 
 use onionskin::dim::Dim;
+use onionskin::dtype::DType;
+use onionskin::error::Error;
 use onionskin::gpu::FeatureLevel;
+use onionskin::grad::Loss;
 use onionskin::ir::{GraphModule, Op};
 use onionskin::shape::TensorType;
 use onionskin::tensor::Tensor;
@@ -21,8 +24,12 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
 }
 ";
 
-/// An operator that scales columns and adds their number.
 fn scale_columns() -> CustomOperator {
+    scale_columns_as("tests.scale_columns")
+}
+
+/// An operator that scales columns and adds their number.
+fn scale_columns_as(name: &str) -> CustomOperator {
     let host = |operands: &[Tensor]| {
         let [x, scale] = operands else {
             return Ok(Vec::new());
@@ -35,15 +42,37 @@ fn scale_columns() -> CustomOperator {
         let result = values.iter().enumerate().map(number).collect();
         Ok(vec![Tensor::from_vec(x.shape(), result)?])
     };
-    CustomOperator::new("tests.scale_columns", |types| Ok(types[..1].to_vec()), host)
+    CustomOperator::new(name, |types| Ok(types[..1].to_vec()), host)
 }
 
-fn with_shader() -> CustomOperator {
+fn with_shader(operator: CustomOperator) -> CustomOperator {
     let workgroups = |types: &[TensorType]| {
         let count = types[0].numel().ceil_div(&Dim::from(64));
         [count, Dim::ONE, Dim::ONE]
     };
-    scale_columns().with_shader(WGSL, workgroups)
+    operator.with_shader(WGSL, workgroups)
+}
+
+/// The operator of the gradients of [`scale_columns`].
+fn scale_columns_backward() -> CustomOperator {
+    let host = |operands: &[Tensor]| {
+        let [x, scale, gradient] = operands else {
+            return Err(Error::input("there are three operands"));
+        };
+        let (values, scales, gradients) = (x.to_f32(), scale.to_f32(), gradient.to_f32());
+        let of_x = gradients.iter().zip(scales.iter().cycle());
+        let of_x = of_x.map(|(gradient, scale)| gradient * scale).collect();
+        let mut of_scale = vec![0.0; scales.len()];
+        for (index, (value, gradient)) in values.iter().zip(&gradients).enumerate() {
+            of_scale[index % scales.len()] += value * gradient;
+        }
+        Ok(vec![
+            Tensor::from_vec(x.shape(), of_x)?,
+            Tensor::from_vec(scale.shape(), of_scale)?,
+        ])
+    };
+    let types = |types: &[TensorType]| Ok(types[..2].to_vec());
+    CustomOperator::new("tests.scale_columns_backward", types, host)
 }
 
 fn example(rows: usize, columns: usize) -> TracedTensor {
@@ -106,8 +135,90 @@ fn a_host_function_runs_between_kernels() {
 
 #[test]
 fn a_shader_runs_among_kernels() {
-    let program = program(with_shader());
+    let program = program(with_shader(scale_columns()));
     agrees(&traced(&program), &program);
+}
+
+/// The gradients of the sum of a program's output, on the host and on a device.
+fn gradients(operator: CustomOperator) -> Vec<Vec<Vec<f32>>> {
+    let traced = traced(&program(operator));
+    let graph = &traced.module.graphs[0];
+    let gradient = graph.gradient(&Loss::Sum, &graph.inputs).unwrap();
+    let inputs = [example(3, 4), example(1, 4).reshape(vec![4])].map(|x| x.to_host().unwrap());
+    let entry = gradient.name.clone();
+    let module = GraphModule {
+        graphs: vec![gradient],
+        ..traced.module
+    };
+    let model = Model::from_module(module);
+    let options = CompileOptions {
+        entry,
+        ..CompileOptions::default()
+    };
+    let devices = samples::device(FeatureLevel::Full).map(Device::from);
+    let devices = devices.into_iter().chain([Device::Host]);
+    let run = |device| {
+        let session = model.compile(&device, &options).unwrap();
+        let outputs = session.run(&inputs).unwrap();
+        outputs[1..].iter().map(Tensor::to_f32).collect()
+    };
+    devices.map(run).collect()
+}
+
+#[test]
+fn gradients_come_from_the_operator_for_them() {
+    let (x, scale) = (example(3, 4), example(1, 4));
+    let inside: Vec<f32> = (&x * 2.0).tanh().to_host().unwrap().to_f32();
+    let scale = scale.to_host().unwrap().to_f32();
+    let of_x = inside.iter().zip(scale.iter().cycle());
+    let of_x: Vec<f32> = of_x.map(|(t, scale)| 1.0 + scale * (1.0 - t * t)).collect();
+    let of_scale = (0..4).map(|column| inside[column..].iter().step_by(4).sum::<f32>() * 0.5);
+    let wanted = [of_x, of_scale.collect()];
+    let on_the_host = scale_columns_as("tests.with_gradient");
+    let on_the_device = with_shader(scale_columns_as("tests.with_shader_and_gradient"));
+    for operator in [on_the_host, on_the_device] {
+        for found in gradients(operator.with_gradient(scale_columns_backward())) {
+            for (found, wanted) in found.iter().flatten().zip(wanted.iter().flatten()) {
+                assert!((found - wanted).abs() < 1e-5, "{found} is not {wanted}");
+            }
+        }
+    }
+}
+
+#[test]
+fn wrong_gradient_operators_are_named() {
+    let fault = |operator: CustomOperator| {
+        let traced = traced(&program(operator));
+        let graph = &traced.module.graphs[0];
+        graph.gradient(&Loss::Sum, &graph.inputs).unwrap_err()
+    };
+    let one_result = CustomOperator::new(
+        "tests.one_gradient",
+        |types| Ok(types[..1].to_vec()),
+        |operands| Ok(operands[..1].to_vec()),
+    );
+    let integers = CustomOperator::new(
+        "tests.integer_gradients",
+        |types| {
+            Ok(types[..2]
+                .iter()
+                .map(|ty| TensorType::new(DType::I64, ty.shape.clone()))
+                .collect())
+        },
+        |operands| Ok(operands[..2].to_vec()),
+    );
+    let cases = [
+        (
+            one_result,
+            "tests.one_gradient returns (f32[x_0, x_size_1]); the gradients of tests.with_wrong_gradient are (f32[x_0, x_size_1], f32[x_1_0])",
+        ),
+        (integers, "tests.integer_gradients returns (i64["),
+    ];
+    for (gradient, message) in cases {
+        let error = fault(scale_columns_as("tests.with_wrong_gradient").with_gradient(gradient));
+        assert!(error.to_string().contains(message), "{error}");
+        assert!(error.to_string().contains("custom.rs"), "{error}");
+    }
 }
 
 #[test]
@@ -191,7 +302,7 @@ fn a_shader_that_is_wrong_fails_with_its_text() {
 
 #[test]
 fn custom_operators_survive_passes() {
-    let traced = traced(&program(with_shader()));
+    let traced = traced(&program(with_shader(scale_columns())));
     let module = onionskin::pass::optimize_module(&traced.module).unwrap();
     let custom = module.graphs[0]
         .nodes

@@ -29,6 +29,8 @@ pub struct CustomOperator {
     rules: CustomRules,
     /// Computes the results on the host.
     host: HostFunction,
+    /// Computes the gradients of the operands.
+    gradient: Option<Arc<CustomOperator>>,
 }
 
 impl fmt::Debug for CustomOperator {
@@ -51,9 +53,47 @@ impl CustomOperator {
             rules: CustomRules {
                 types: Arc::new(types),
                 shader: None,
+                gradient: None,
             },
             host: HostFunction::new(name, host),
+            gradient: None,
         }
+    }
+
+    /// Adds the operator that computes gradients. Its operands are those of this operator, then the gradients of its float
+    /// results; its results are the gradients of the float operands, in order.
+    ///
+    /// ```
+    /// use onionskin::trace::{CustomOperator, TracedTensor, trace_fn};
+    /// use onionskin::{Tensor, grad::Loss};
+    ///
+    /// let numbers = |tensor: &Tensor, f: fn(f64) -> f64| tensor.to_f64().into_iter().map(f).collect();
+    /// let gradient = CustomOperator::new(
+    ///     "square_backward",
+    ///     |types| Ok(types[..1].to_vec()),
+    ///     |x| {
+    ///         let products = x[0].to_f64().into_iter().zip(x[1].to_f64()).map(|(x, g)| 2.0 * x * g);
+    ///         Ok(vec![Tensor::from_f64(x[0].dtype(), x[0].shape(), products.collect())?])
+    ///     },
+    /// );
+    /// let square = CustomOperator::new(
+    ///     "square",
+    ///     |types| Ok(types.to_vec()),
+    ///     move |x| Ok(vec![Tensor::from_f64(x[0].dtype(), x[0].shape(), numbers(&x[0], |x| x * x))?]),
+    /// )
+    /// .with_gradient(gradient);
+    /// let x = TracedTensor::from_vec([2], vec![1f32, 3.0]);
+    /// let traced = trace_fn(x, |x: TracedTensor| square.call(&[&x]).remove(0))?;
+    /// let graph = &traced.module.graphs[0];
+    /// let with_gradient = graph.gradient(&Loss::Sum, &graph.inputs)?;
+    /// assert!(with_gradient.to_string().contains("square_backward"));
+    /// # Ok::<(), onionskin::Error>(())
+    /// ```
+    #[must_use]
+    pub fn with_gradient(mut self, gradient: CustomOperator) -> CustomOperator {
+        self.rules.gradient = Some(Arc::new((gradient.name.clone(), gradient.rules.clone())));
+        self.gradient = Some(Arc::new(gradient));
+        self
     }
 
     /// Adds a shader for GPUs, which must compute the results of the host function. [`Shader`](crate::op::Shader) describes its bindings.
@@ -73,6 +113,9 @@ impl CustomOperator {
     pub fn register(&self) {
         register(&self.name, self.host.clone());
         register_rules(&self.name, self.rules.clone());
+        if let Some(gradient) = &self.gradient {
+            gradient.register();
+        }
     }
 
     /// Calls the operator. There is always at least one result. If the call fails, the result holds the error.

@@ -1,0 +1,49 @@
+//! Gradients of operators that the user defined, by an operator that the user defined for them.
+
+use super::super::backward::{ArgumentGradients, NodeGradient};
+use crate::error::{Error, Result};
+use crate::ir::{Argument, Value};
+use crate::op::{Custom, rules_of};
+use crate::shape::{TensorType, type_list};
+
+pub(super) fn custom<'g>(
+    custom: &Custom,
+    node: &NodeGradient<'_, 'g>,
+) -> Result<ArgumentGradients<'g>> {
+    let name = &custom.function;
+    let gradient = rules_of(name).and_then(|rules| rules.gradient);
+    let gradient = gradient.ok_or_else(|| {
+        Error::unsupported(format!("the operator {name} has no rule for its gradient"))
+            .help("give it one: CustomOperator::with_gradient")
+    })?;
+    let operands = (0..node.node.arguments.len()).map(|index| node.operand(index));
+    let operands: Vec<Value> = operands.collect::<Result<_>>()?;
+    let mut all = operands.clone();
+    for index in 0..node.node.results.len() {
+        if node.result(index)?.dtype().is_float() {
+            all.push(node.gradient(index)?);
+        }
+    }
+    let types: Vec<TensorType> = all.iter().map(|value| value.ty()).collect();
+    let (name, rules) = &*gradient;
+    let arguments = all.into_iter().map(Argument::from).collect();
+    let results = node
+        .builder
+        .try_apply(rules.operator(name, &types)?, arguments)?;
+    let floats = operands.iter().filter(|x| x.dtype().is_float());
+    let expected: Vec<TensorType> = floats.map(|value| value.ty()).collect();
+    let found: Vec<TensorType> = results.iter().map(|value| value.ty()).collect();
+    if found != expected {
+        return Err(Error::operator(format!(
+            "{name} returns {}; the gradients of {} are {}",
+            type_list(&found),
+            custom.function,
+            type_list(&expected)
+        )));
+    }
+    let mut results = results.into_iter();
+    let gradients = operands
+        .iter()
+        .map(|operand| operand.dtype().is_float().then(|| results.next()).flatten());
+    Ok(gradients.collect())
+}
