@@ -20,7 +20,7 @@ use crate::scalar::Scalar;
 use crate::tensor::Tensor;
 use crate::tensor_file::safetensors;
 
-pub use gradients::{CallGradients, RecordedGradient};
+pub use gradients::{CallGradients, GradientCall, RecordedGradient};
 
 /// The kind of a recorded case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -19,7 +19,6 @@ mod check;
 mod compile_options;
 mod compiled_graph;
 mod device;
-mod gradient_subject;
 mod input_mismatch;
 mod oracle_runs;
 mod packed;
@@ -48,7 +47,11 @@ pub use random_input::{InputDistribution, input_distributions, seed_of};
 pub use session::Session;
 pub use tuning::{Tuning, TuningProgress};
 pub use value_comparison::{ComparedValue, ValueComparison, compare_values};
-pub use verify::{Culprit, Verification, first_wrong_pass, verify, verify_backward};
+#[cfg(feature = "cli")]
+pub(crate) use verify::RecordedSubject;
+pub use verify::{
+    Culprit, Verification, first_wrong_pass, verify, verify_backward, verify_recorded,
+};
 
 use crate::archive::Container;
 use crate::budget::Limits;

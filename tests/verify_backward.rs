@@ -10,7 +10,9 @@
 
 mod command;
 
-use command::onionskin;
+use std::path::Path;
+
+use command::{Folder, onionskin};
 use onionskin::compare::Tolerance;
 use onionskin::dtype::DType;
 use onionskin::gpu::adapters;
@@ -18,7 +20,7 @@ use onionskin::grad::Loss;
 use onionskin::ir::{GraphModule, Weights};
 use onionskin::item::Item;
 use onionskin::model::{Culprit, Verification, verify_backward};
-use onionskin::{CompileOptions, Device, Model, Tensor};
+use onionskin::{CompileOptions, Device, Model, Tensor, tensor_file};
 
 const DIGITS: &str = "examples/digits/digits.pt";
 const EXACT: Tolerance = Tolerance {
@@ -104,4 +106,74 @@ fn a_loss_is_one_number_and_has_a_name() {
     let (code, _, error) = onionskin(&["verify", DIGITS, "--backward", "--loss", "median"]);
     assert_eq!(code, 2);
     assert!(error.contains("is not sum, mean or output:NAME"), "{error}");
+}
+
+/// Verifies a copy of a recorded case, whose gradients `change` may change.
+fn verified_record(name: &str, change: impl Fn(&mut (String, Tensor))) -> (i32, String, String) {
+    let folder = Folder::new(name);
+    let case = "tests/fixtures/cases/models/dynamic_batch";
+    for file in std::fs::read_dir(case).unwrap() {
+        let file = file.unwrap();
+        folder.copy(file.path(), file.file_name().to_str().unwrap());
+    }
+    let recorded = "tests/fixtures/gradients/models/dynamic_batch.safetensors";
+    let mut gradients = tensor_file::read(Path::new(recorded)).unwrap();
+    gradients.iter_mut().for_each(change);
+    tensor_file::write(&folder.path("gradients.safetensors"), &gradients).unwrap();
+    let (archive, case) = (folder.file("model.pt"), folder.file(""));
+    let arguments = ["verify", &archive, "--backward", "--recorded", &case];
+    onionskin(&[&arguments[..], &["--device", "cpu"]].concat())
+}
+
+#[test]
+fn gradients_are_compared_with_recorded_ones() {
+    let (code, text, error) = verified_record("recorded-gradients", |_| ());
+    assert_eq!(code, 0, "{text}{error}");
+    for set in 1..=3 {
+        assert!(text.contains(&format!("forward, inputs {set},")), "{text}");
+    }
+    for name in ["image", "net.0.weight", "classify.bias"] {
+        let line = format!("ok   against PyTorch's record: gradient of {name}: ");
+        assert_eq!(text.matches(&line).count(), 3, "{text}");
+    }
+}
+
+#[test]
+fn the_first_gradient_that_differs_from_the_record_is_named() {
+    let (code, text, error) = verified_record("changed-gradients", |(name, tensor)| {
+        if ["1/param/net.0.weight", "1/param/net.5.weight"].contains(&name.as_str()) {
+            let doubled = tensor.to_f32().iter().map(|x| x * 2.0).collect();
+            *tensor = Tensor::from_vec(tensor.shape(), doubled).unwrap();
+        }
+    });
+    assert_eq!(code, 1, "{text}{error}");
+    assert_eq!(text.matches("DIFF").count(), 2, "{text}");
+    let (_, culprit) = text
+        .split_once("in the order of the backward pass")
+        .unwrap();
+    let mut lines = culprit.lines().skip(1);
+    let (gradient, reader) = (lines.next().unwrap(), lines.next().unwrap());
+    assert!(gradient.contains("gradient of net.5.weight: "), "{text}");
+    assert!(
+        reader.contains("the value's last reader: ") && reader.contains("conv"),
+        "{text}"
+    );
+    assert!(reader.contains("net.5"), "{text}");
+}
+
+#[test]
+fn a_record_is_needed_and_fits_the_model() {
+    let without = "tests/fixtures/cases/models/dynamic_batch";
+    let arguments = [
+        "verify",
+        DIGITS,
+        "--backward",
+        "--device",
+        "cpu",
+        "--recorded",
+        without,
+    ];
+    let (code, _, error) = onionskin(&arguments);
+    assert_eq!(code, 2);
+    assert!(error.contains("has no recorded gradients"), "{error}");
 }

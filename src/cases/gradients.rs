@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::{CaseKind, CaseLocation, CaseRef};
+use super::{Call, Case, CaseKind, CaseLocation, CaseRef};
 use crate::compare::Tolerance;
 use crate::error::{Error, ErrorContext, Result};
 use crate::files;
@@ -32,6 +32,63 @@ pub struct RecordedGradient {
     pub gradient: Tensor,
     /// Tolerance of the gradient.
     pub tolerance: Tolerance,
+}
+
+impl RecordedGradient {
+    /// The name of the parameter, if it is the gradient of one.
+    pub fn parameter(&self) -> Option<&str> {
+        self.name.strip_prefix("param/")
+    }
+
+    /// The index among the tensors of the arguments, if it is the gradient of one.
+    pub fn argument(&self) -> Option<usize> {
+        self.name.strip_prefix("in")?.parse().ok()
+    }
+
+    /// The name of the parameter or argument.
+    pub fn value_name(&self) -> &str {
+        self.parameter().unwrap_or(&self.name)
+    }
+}
+
+/// A call of a case, and the gradients that PyTorch computed for it.
+#[derive(Debug)]
+pub struct GradientCall {
+    /// A short description of the set, or empty.
+    pub label: String,
+    /// The call.
+    pub call: Call,
+    /// Tolerance of the outputs.
+    pub tolerance: Tolerance,
+    /// The gradients.
+    pub gradients: CallGradients,
+}
+
+impl Case {
+    /// The calls that have gradients, by index of the set. Of several calls on one instance none has some.
+    ///
+    /// # Errors
+    /// There are gradients of a set that the case does not have.
+    pub fn gradient_calls(
+        self,
+        mut gradients: BTreeMap<usize, CallGradients>,
+    ) -> Result<Vec<GradientCall>> {
+        let mut calls = Vec::new();
+        for (index, mut set) in self.sets.into_iter().enumerate() {
+            if let (Some(gradients), [_]) = (gradients.remove(&index), set.calls.as_slice()) {
+                calls.push(GradientCall {
+                    label: set.label,
+                    call: set.calls.remove(0),
+                    tolerance: set.tolerance,
+                    gradients,
+                });
+            }
+        }
+        match gradients.first_key_value() {
+            Some((index, _)) => Err(Error::format(format!("there is no set {index}"))),
+            None => Ok(calls),
+        }
+    }
 }
 
 impl CaseRef {

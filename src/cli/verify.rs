@@ -1,6 +1,6 @@
 //! `onionskin verify`: compares a compiled model with the imported graph and with the oracle.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 
@@ -12,10 +12,11 @@ use super::precision::ToleranceOptions;
 use super::progress_line::ProgressLine;
 use super::run_limits::RunLimitOptions;
 use super::{Outcome, output};
+use crate::cases::{self, GradientCall};
 use crate::compare::Difference;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::grad::Loss;
-use crate::model::{Culprit, Verification, verify, verify_backward};
+use crate::model::{Culprit, Verification, verify, verify_backward, verify_recorded};
 use crate::{CompileOptions, Device, Model};
 
 /// Verify a compiled model: compare every entry graph on a device, for all sets of inputs, with the imported graph and with
@@ -41,6 +42,9 @@ pub(super) struct VerifyCommand {
     /// of the only one.
     #[arg(long, value_name = "sum|mean|output:NAME", requires = "backward")]
     loss: Option<Loss>,
+    /// Verify the calls of a case that record.py --gradients wrote, and compare with PyTorch's outputs and gradients, too.
+    #[arg(long, value_name = "CASE", requires = "backward", conflicts_with_all = ["loss", "sets", "files", "images", "shapes", "random"])]
+    recorded: Option<PathBuf>,
     /// Print a JSON object.
     #[arg(long)]
     json: bool,
@@ -58,12 +62,15 @@ impl VerifyCommand {
             ..CompileOptions::default()
         };
         let tolerance = self.tolerance.tolerance(options.precision);
-        let sets = self.sets.read(&model, &model.entries())?;
+        let sets = || self.sets.read(&model, &model.entries());
         progress.step("verifying");
         let loss = self.loss.as_ref();
-        let found = match self.backward {
-            true => verify_backward(&model, &device, &options, &sets, tolerance, loss)?,
-            false => verify(&model, &device, &options, &sets, tolerance)?,
+        let found = match (&self.recorded, self.backward) {
+            (Some(case), _) => {
+                verify_recorded(&model, &device, &options, tolerance, &recorded_calls(case)?)?
+            }
+            (None, true) => verify_backward(&model, &device, &options, &sets()?, tolerance, loss)?,
+            (None, false) => verify(&model, &device, &options, &sets()?, tolerance)?,
         };
         drop(progress);
         if self.json {
@@ -96,10 +103,35 @@ impl VerifyCommand {
     }
 }
 
-fn comparisons(verification: &Verification) -> [(&'static str, &[Difference]); 2] {
+/// The calls of a case that have recorded gradients.
+fn recorded_calls(case: &Path) -> Result<Vec<GradientCall>> {
+    let mut recorded = Vec::new();
+    for found in cases::find(case)? {
+        let gradients = found.gradients(case)?;
+        if !gradients.is_empty() {
+            recorded.push((found, gradients));
+        }
+    }
+    let case = case.display();
+    match <[_; 1]>::try_from(recorded) {
+        Ok([(found, gradients)]) => found.load()?.gradient_calls(gradients),
+        Err(recorded) if recorded.is_empty() => {
+            Err(Error::usage(format!("{case} has no recorded gradients"))
+                .help("write them with examples/record.py --gradients"))
+        }
+        Err(recorded) => {
+            let message = format!("{case} has {} cases with gradients", recorded.len());
+            Err(Error::usage(message).help("name one case"))
+        }
+    }
+}
+
+/// The references of a comparison, and the differences from each.
+fn comparisons(verification: &Verification) -> [(&'static str, &[Difference]); 3] {
     [
         ("the graph as imported", &verification.against_calls),
         ("the oracle", &verification.against_oracle),
+        ("PyTorch's record", &verification.against_recorded),
     ]
 }
 
@@ -122,7 +154,7 @@ fn print(device: &Device, verification: &Verification) {
 }
 
 fn json(verification: &Verification) -> serde_json::Value {
-    let [calls, oracle] = comparisons(verification).map(|(_, differences)| {
+    let [calls, oracle, recorded] = comparisons(verification).map(|(_, differences)| {
         differences
             .iter()
             .map(Difference::to_json)
@@ -134,6 +166,7 @@ fn json(verification: &Verification) -> serde_json::Value {
         "passed": verification.passed(),
         "against_calls": calls,
         "against_oracle": oracle,
+        "against_recorded": recorded,
         "culprit": verification.culprit.as_ref().map(Culprit::to_json),
     })
 }

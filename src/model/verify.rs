@@ -1,10 +1,14 @@
 //! Verification of a compiled model against its uncompiled graphs, and search for the pass that changes a value.
 
+mod gradient_subject;
+mod recorded_subject;
+
 use std::collections::HashMap;
 use std::fmt;
 
 use serde_json::{Value as Json, json};
 
+use crate::cases::GradientCall;
 use crate::compare::{Difference, Tolerance, compare};
 use crate::error::{Error, ErrorContext, Result};
 use crate::grad::Loss;
@@ -15,8 +19,9 @@ use crate::pass::{self, Pass};
 use crate::tensor::Tensor;
 use crate::trace::check::{Divergence, ValueSite, evaluate, example, inputs};
 
-use super::gradient_subject::{differences, with_gradients};
 use super::{CompileOptions, Device, Model, SearchOptions, Session, first_divergence};
+use gradient_subject::{differences, with_gradients};
+pub(crate) use recorded_subject::RecordedSubject;
 
 /// Comparison of a compiled entry graph with the uncompiled graph in two forms, on one set of inputs.
 #[derive(Clone, Debug)]
@@ -30,6 +35,8 @@ pub struct Verification {
     pub against_calls: Vec<Difference>,
     /// Differences from the oracle, which runs only primitives.
     pub against_oracle: Vec<Difference>,
+    /// Differences from what PyTorch recorded; empty without a record.
+    pub against_recorded: Vec<Difference>,
     /// Cause of a difference, if it can be found.
     pub culprit: Option<Culprit>,
 }
@@ -42,11 +49,19 @@ pub enum Culprit {
     Device(Divergence),
     /// A pass changes a value.
     Pass(&'static str, Divergence),
+    /// The device computes what the oracle computes, and PyTorch recorded something else: of the gradients that differ the
+    /// one that a backward pass computes first. The site is that of the last node that reads the value.
+    Recorded(Divergence),
 }
 
 impl Verification {
-    /// True if all outputs agree with both uncompiled forms.
+    /// True if all outputs agree with both uncompiled forms, and with PyTorch's record if there is one.
     pub fn passed(&self) -> bool {
+        self.agrees_with_oracle() && self.against_recorded.iter().all(Difference::passed)
+    }
+
+    /// True if all outputs agree with both uncompiled forms.
+    fn agrees_with_oracle(&self) -> bool {
         let mut all = self.against_calls.iter().chain(&self.against_oracle);
         all.all(Difference::passed)
     }
@@ -56,7 +71,7 @@ impl Culprit {
     /// JSON object of the value, and of the pass if one is the cause.
     pub fn to_json(&self) -> Json {
         let (pass, found) = match self {
-            Culprit::Device(found) => (None, found),
+            Culprit::Device(found) | Culprit::Recorded(found) => (None, found),
             Culprit::Pass(name, found) => (Some(name), found),
         };
         json!({"pass": pass, "first_divergence": found.to_json(), "text": self.to_string()})
@@ -68,6 +83,12 @@ impl fmt::Display for Culprit {
         match self {
             Culprit::Device(found) => write!(f, "on the device, {found}"),
             Culprit::Pass(name, found) => write!(f, "after the pass {name}, {found}"),
+            Culprit::Recorded(found) => write!(
+                f,
+                "in the order of the backward pass, the first gradient that differs from PyTorch's:\n  {}\n  the value's \
+                 last reader: {}",
+                found.difference, found.site
+            ),
         }
     }
 }
@@ -105,6 +126,35 @@ pub fn verify_backward(
 ) -> Result<Vec<Verification>> {
     let passes = Passes::ForwardAndBackward(loss);
     verify_entries(model, device, options, sets, tolerance, passes)
+}
+
+/// Verifies calls as [`verify_backward`] does, and compares their outputs and gradients with those that PyTorch recorded
+/// (`examples/record.py --gradients`), within the recorded tolerances. The loss is the recorded one. [`Verification::set`] is
+/// the index of the call.
+///
+/// # Errors
+/// Fails as [`verify`] does, if the record does not fit the model, and as [`Graph::gradient`] does.
+pub fn verify_recorded(
+    model: &Model,
+    device: &Device,
+    options: &CompileOptions,
+    tolerance: Tolerance,
+    calls: &[GradientCall],
+) -> Result<Vec<Verification>> {
+    let verify = |(index, recorded): (usize, &GradientCall)| {
+        let verifier = Verifier {
+            model,
+            device,
+            options: CompileOptions {
+                entry: recorded.call.method.clone(),
+                ..options.clone()
+            },
+            tolerance,
+            passes: Passes::Recorded(recorded),
+        };
+        verifier.verify(Some(index), &recorded.call.inputs)
+    };
+    calls.iter().enumerate().map(verify).collect()
 }
 
 fn verify_entries(
@@ -172,18 +222,38 @@ enum Passes<'a> {
     Forward,
     /// With the gradients of a loss; none stands for the sum of the only output.
     ForwardAndBackward(Option<&'a Loss>),
+    /// With the gradients that PyTorch recorded.
+    Recorded(&'a GradientCall),
 }
 
 /// A graph that is verified.
-struct Subject {
+struct Subject<'a> {
     model: Model,
     /// The imported module.
     module: GraphModule,
     /// Options of the compilation, which name the graph.
     options: CompileOptions,
+    arguments: Vec<Item>,
+    /// The record of PyTorch, if there is one.
+    recorded: Option<RecordedSubject<'a>>,
 }
 
-impl Subject {
+impl<'a> Subject<'a> {
+    /// A graph that computes gradients, too.
+    fn with_gradients(
+        module: GraphModule,
+        options: &CompileOptions,
+        arguments: &[Item],
+    ) -> Subject<'a> {
+        Subject {
+            model: Model::from_module(module.clone()),
+            module,
+            options: options.clone(),
+            arguments: arguments.to_vec(),
+            recorded: None,
+        }
+    }
+
     fn graph(&self) -> Result<&Graph> {
         self.module.graph(&self.options.entry)
     }
@@ -208,52 +278,68 @@ impl Verifier<'_> {
     /// Verifies the entry on one set of inputs; `index` is that of the set, `None` for generated inputs.
     fn verify(&self, index: Option<usize>, set: &[Item]) -> Result<Verification> {
         let subject = self.subject(set)?;
+        let set = &subject.arguments;
         let compiled = subject.compile(self.device)?.call(set)?;
         let (graph, module) = (subject.graph()?, &subject.module);
         let calls = evaluate(graph, module, set)?;
         let oracle = evaluate(&pass::decompose(graph)?, module, set)?;
+        let recorded = subject.recorded.as_ref();
+        let against_recorded = recorded.map(|recorded| recorded.differences(&compiled));
         let mut verification = Verification {
             entry: self.options.entry.clone(),
             set: index,
             against_calls: self.differences(&compiled, &calls),
             against_oracle: self.differences(&compiled, &oracle),
+            against_recorded: against_recorded.transpose()?.unwrap_or_default(),
             culprit: None,
         };
-        if !verification.passed() {
-            verification.culprit = self.culprit(&subject, set)?;
+        if !verification.agrees_with_oracle() {
+            verification.culprit = self.culprit(&subject)?;
+        } else if let Some(recorded) = recorded {
+            let found = recorded.first_difference(&compiled)?;
+            verification.culprit = found.map(Culprit::Recorded);
         }
         Ok(verification)
     }
 
     /// The entry's graph for one set of inputs.
-    fn subject(&self, set: &[Item]) -> Result<Subject> {
+    fn subject(&self, set: &[Item]) -> Result<Subject<'_>> {
         let entry = &self.options.entry;
         let module = self.model.import_method(entry, Some(set))?;
-        let Passes::ForwardAndBackward(loss) = self.passes else {
-            return Ok(Subject {
+        match self.passes {
+            Passes::Forward => Ok(Subject {
                 model: self.model.clone(),
                 module,
                 options: self.options.clone(),
-            });
-        };
-        let module = with_gradients(module, entry, loss).at(|| entry.clone())?;
-        Ok(Subject {
-            model: Model::from_module(module.clone()),
-            module,
-            options: self.options.clone(),
-        })
+                arguments: set.to_vec(),
+                recorded: None,
+            }),
+            Passes::ForwardAndBackward(loss) => {
+                let module = with_gradients(module, entry, loss).at(|| entry.clone())?;
+                Ok(Subject::with_gradients(module, &self.options, set))
+            }
+            Passes::Recorded(call) => {
+                let recorded = RecordedSubject::of(module, call).at(|| entry.clone())?;
+                let (module, arguments) = (recorded.module.clone(), &recorded.arguments);
+                let mut subject = Subject::with_gradients(module, &self.options, arguments);
+                subject.recorded = Some(recorded);
+                Ok(subject)
+            }
+        }
     }
 
     fn differences(&self, got: &Item, expected: &Item) -> Vec<Difference> {
         match self.passes {
             Passes::Forward => compare(got, expected, self.tolerance),
-            Passes::ForwardAndBackward(_) => differences(got, expected, self.tolerance),
+            Passes::ForwardAndBackward(_) | Passes::Recorded(_) => {
+                differences(got, expected, self.tolerance)
+            }
         }
     }
 
     /// The first pass that changes a value; else the first value that the device computes differently.
-    fn culprit(&self, subject: &Subject, set: &[Item]) -> Result<Option<Culprit>> {
-        let graph = subject.graph()?;
+    fn culprit(&self, subject: &Subject) -> Result<Option<Culprit>> {
+        let (graph, set) = (subject.graph()?, &subject.arguments);
         let inputs = inputs(graph, &subject.module, set)?;
         let found = first_wrong_pass(
             graph,

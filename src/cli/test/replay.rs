@@ -16,7 +16,7 @@ use crate::{CompileOptions, Device};
 pub(super) fn run_case(case: &CaseRef, device: &Device, test: &TestCommand) -> CaseVerdict {
     let start = Instant::now();
     let replay = || match &test.gradients {
-        Some(folder) => replay_gradients(case, &case.gradients(folder)?, device, test),
+        Some(folder) => replay_gradients(case, folder, device, test),
         None => replay(case, device, test),
     };
     let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(replay));
@@ -55,6 +55,14 @@ fn summary(differences: &[(String, Difference)]) -> (bool, Option<String>, Optio
     )
 }
 
+/// The beginning of lines about a set.
+pub(super) fn set_label(label: &str) -> String {
+    match label {
+        "" => String::new(),
+        label => format!("set {label:?}: "),
+    }
+}
+
 /// Runs the calls of every set on one session, in order, and compares every output.
 fn replay(
     case: &CaseRef,
@@ -88,11 +96,7 @@ fn replay(
         for call in &set.calls {
             let got = session.call_method(&call.method, &call.inputs);
             let got = got.map_err(in_set)?;
-            let label = if set.label.is_empty() {
-                String::new()
-            } else {
-                format!("set {:?}: ", set.label)
-            };
+            let label = set_label(&set.label);
             let mut check = |label: String, got: &Item, expected: &Item| {
                 let found = compare(
                     got,

@@ -67,7 +67,7 @@ pub(super) fn differences(got: &Item, expected: &Item, tolerance: Tolerance) -> 
 }
 
 /// The result of a graph with gradients: that of the graph without, and the gradients by name.
-fn parts(item: &Item) -> Option<(&Item, &[(String, Item)])> {
+pub(super) fn parts(item: &Item) -> Option<(&Item, &[(String, Item)])> {
     match item {
         Item::Tuple(items) => match items.as_slice() {
             [result, Item::Dict(gradients)] => Some((result, gradients)),
