@@ -165,6 +165,7 @@ mod random;
 #[allow(missing_debug_implementations)]
 pub mod storage;
 mod units;
+mod wildcard;
 
 pub use error::{Error, Result};
 pub use interrupt::{CancelToken, RunOptions};

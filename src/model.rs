@@ -14,6 +14,7 @@
 //! ```
 
 mod background;
+mod backward;
 mod bisect;
 mod check;
 mod compile_options;
@@ -35,6 +36,9 @@ use std::sync::Arc;
 
 pub use crate::kernel::materialization::Precision;
 pub use crate::trace::program::{Signature, SignatureInput};
+pub use backward::BackwardOptions;
+#[cfg(feature = "cli")]
+pub(crate) use backward::with_parameter_gradients;
 pub use bisect::{DivergenceSearch, first_divergence};
 pub use check::{DeviceReference, check, inspect};
 pub use compile_options::CompileOptions;
@@ -172,7 +176,6 @@ impl Model {
     }
 
     /// The model with other limits for its inputs.
-    #[cfg(feature = "cli")]
     pub(crate) fn with_limits(mut self, limits: &Limits) -> Model {
         self.limits = limits.clone();
         self

@@ -4,9 +4,10 @@
 use onionskin::dim::Dim;
 use onionskin::dtype::DType;
 use onionskin::grad::Loss;
-use onionskin::ir::{Builder, Graph, GraphModule, TreeSpec, Value, ValueId, Weights};
+use onionskin::ir::{Argument, Builder, Graph, GraphModule, TreeSpec, Value, ValueId, Weights};
 use onionskin::op::{
-    BinaryFunction, ConvAxis, ReduceFunction, ScanFunction, ScatterFunction, UnaryFunction,
+    BinaryFunction, ConvAxis, OptimizationBarrier, ReduceFunction, ScanFunction, ScatterFunction,
+    UnaryFunction,
 };
 use onionskin::{Tensor, interp};
 
@@ -175,6 +176,11 @@ fn other_pointwise_primitives() {
     });
     check_shapes("cast", &[&[4]], |x| {
         x[0] * x[0].to(DType::I64).to(DType::F64)
+    });
+    check_shapes("optimization_barrier", &[&[4]], |x| {
+        let barrier = Argument::from(x[0].sin());
+        let behind = x[0].builder().apply(OptimizationBarrier {}, vec![barrier]);
+        behind * x[0]
     });
 }
 

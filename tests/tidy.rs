@@ -18,6 +18,7 @@ const ORDER: &[&[&str]] = &[
         "interrupt",
         "files",
         "units",
+        "wildcard",
         "budget",
         "dim",
         "dtype",

@@ -140,6 +140,27 @@ fn optimizers_give_the_parameters_of_pytorch() {
     );
 }
 
+/// Modules that are computed again change no number.
+#[test]
+fn recomputed_modules_train_as_kept_ones() {
+    let sgd = Sgd {
+        lr: 0.1,
+        ..Sgd::default()
+    };
+    let mut options = cross_entropy(sgd);
+    options.gradient.recompute = vec!["*".to_string()];
+    check("sgd", &options);
+    let trainer = Trainer::new(&network(), &Device::Host, options).unwrap();
+    let nodes = &trainer.step_module().graphs[0].nodes;
+    let barriers = nodes.iter().map(|node| node.op.name());
+    assert!(
+        barriers
+            .filter(|name| *name == "optimization_barrier")
+            .count()
+            > 0
+    );
+}
+
 #[test]
 fn gradients_are_limited_as_by_pytorch() {
     let limited = |clipping| {

@@ -19,7 +19,7 @@ use onionskin::gpu::adapters;
 use onionskin::grad::Loss;
 use onionskin::ir::{GraphModule, Weights};
 use onionskin::item::Item;
-use onionskin::model::{Culprit, Verification, verify_backward};
+use onionskin::model::{BackwardOptions, Culprit, Verification, verify_backward};
 use onionskin::{CompileOptions, Device, Model, Tensor, tensor_file};
 
 const DIGITS: &str = "examples/digits/digits.pt";
@@ -30,6 +30,10 @@ const EXACT: Tolerance = Tolerance {
 
 /// Verifies a graph on the host, with a vector of two numbers.
 fn verified(graph: &str, loss: Option<&Loss>) -> onionskin::error::Result<Vec<Verification>> {
+    let backward = BackwardOptions {
+        loss: loss.cloned(),
+        ..BackwardOptions::default()
+    };
     let module = GraphModule {
         graphs: vec![graph.parse().unwrap()],
         weights: Weights::default(),
@@ -38,7 +42,14 @@ fn verified(graph: &str, loss: Option<&Loss>) -> onionskin::error::Result<Vec<Ve
     let x: Item = Tensor::full(DType::F32, [2], 1.5).unwrap().into();
     let options = CompileOptions::default();
     let model = Model::from_module(module);
-    verify_backward(&model, &Device::Host, &options, &[vec![x]], EXACT, loss)
+    verify_backward(
+        &model,
+        &Device::Host,
+        &options,
+        &[vec![x]],
+        EXACT,
+        &backward,
+    )
 }
 
 const TWO_OUTPUTS: &str = "graph forward(x: f32[2]) -> (f32[2], f32[]) {\n  a = aten.sin x\n  \
@@ -65,8 +76,8 @@ fn a_gradient_that_differs_names_its_node() {
     let model = Model::open(DIGITS).unwrap();
     let device = Device::open("auto").unwrap();
     let sets: Vec<Vec<Item>> = Vec::new();
-    let options = CompileOptions::default();
-    let found = verify_backward(&model, &device, &options, &sets, EXACT, None).unwrap();
+    let (options, backward) = (CompileOptions::default(), BackwardOptions::default());
+    let found = verify_backward(&model, &device, &options, &sets, EXACT, &backward).unwrap();
     let [verification] = found.as_slice() else {
         panic!("{found:?}");
     };

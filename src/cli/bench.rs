@@ -13,6 +13,7 @@ use clap::Args;
 use self::measurements::{GpuMeasurements, Measurements};
 use self::peers::PeerTimes;
 use super::argument_errors::ArgumentErrors;
+use super::backward::BackwardArgs;
 use super::model_args::ModelArgs;
 use super::progress_line::ProgressLine;
 use super::run::{check_packed, report_packed};
@@ -35,6 +36,8 @@ const RUNS: usize = 10;
 pub(super) struct BenchCommand {
     #[command(flatten)]
     pub(super) model: ModelArgs,
+    #[command(flatten)]
+    backward: BackwardArgs,
     /// Number of warm-up calls.
     #[arg(long, default_value_t = 3)]
     warm_up: usize,
@@ -44,7 +47,7 @@ pub(super) struct BenchCommand {
     /// Shortest duration of the measurement, in seconds.
     #[arg(long, default_value_t = 2.0)]
     seconds: f64,
-    /// Skip cold starts, which are measured in two further processes.
+    /// Skip cold starts, which are measured in two further processes, and never with --backward.
     #[arg(long)]
     no_cold: bool,
     /// Times of other runtimes to compare with: a JSON object of milliseconds by name.
@@ -74,6 +77,7 @@ impl BenchCommand {
         let progress = ProgressLine::new(self.json);
         progress.step("reading and importing the model");
         let precision = self.model.device.precision()?;
+        let model = self.backward.model(model)?;
         let options = CompileOptions {
             variant_overrides: self.tuned.variant_overrides(&device, precision)?,
             packed: self.packed.clone(),
@@ -92,7 +96,7 @@ impl BenchCommand {
         };
         let steady = self.steady(&session, &arguments)?;
         let memory = measurements::memory(&device);
-        let cold_starts = match self.no_cold {
+        let cold_starts = match self.no_cold || self.backward.backward {
             true => None,
             false => Some(self.cold_starts(&model, &arguments)?),
         };

@@ -4,6 +4,7 @@
 //! 2 wrong usage; 3 any other error, such as a malformed file or an unsupported operator.
 
 mod argument_errors;
+mod backward;
 mod bench;
 mod check;
 mod compare;

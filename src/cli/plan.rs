@@ -146,6 +146,8 @@ pub(super) struct SizedPlan<'a> {
     /// `None` if sizes are shown as formulas.
     sizes: Option<Bindings>,
     map: Option<MemoryMap>,
+    /// The plan without values that are computed again, if this one has some.
+    keeping: Option<Box<SizedPlan<'a>>>,
 }
 
 /// Work of all steps of a plan, each counted once.
@@ -177,7 +179,13 @@ impl<'a> SizedPlan<'a> {
             graph,
             plan,
             sizes,
+            keeping: None,
         })
+    }
+
+    /// Compares with the plan without values that are computed again.
+    pub(super) fn compare_with(&mut self, keeping: SizedPlan<'a>) {
+        self.keeping = Some(Box::new(keeping));
     }
 
     pub(super) fn plan(&self) -> &Plan {
@@ -241,7 +249,25 @@ impl<'a> SizedPlan<'a> {
             time(total.min_nanoseconds, ceilings)
         ));
         lines.extend(memory::totals(&map.footprint));
+        if let Some(keeping) = &self.keeping {
+            lines.extend(self.cost_of_recomputation(keeping)?);
+        }
         Ok(lines)
+    }
+
+    /// The cost of values that are computed again, and the memory that would be needed to keep them.
+    fn cost_of_recomputation(&self, keeping: &SizedPlan) -> Result<Option<String>> {
+        let (Some(sizes), Some(kept)) = (&self.sizes, &keeping.map) else {
+            return Ok(None);
+        };
+        let operations = |plan: &SizedPlan| Ok(plan.total_work(sizes, None)?.operations as f64);
+        let (all, once): (f64, f64) = (operations(self)?, operations(keeping)?);
+        Ok(Some(format!(
+            "recomputed   {} of arithmetic, {:.0} % more; temporaries would be {} without",
+            amount(all - once, "FLOP"),
+            100.0 * (all - once) / once.max(1.0),
+            amount(kept.footprint.temporaries as f64, "B")
+        )))
     }
 
     fn total_work(&self, sizes: &Bindings, ceilings: Option<&Ceilings>) -> Result<TotalWork> {

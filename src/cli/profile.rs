@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use self::tables::{ProfileReport, ProfileRow, StepMeasurement, table};
 use super::argument_errors::ArgumentErrors;
+use super::backward::BackwardArgs;
 use super::model_args::ModelArgs;
 use super::overwrite::Overwrite;
 use super::progress_line::ProgressLine;
@@ -31,6 +32,8 @@ const RUNS: usize = 10;
 pub(super) struct ProfileCommand {
     #[command(flatten)]
     pub(super) model: ModelArgs,
+    #[command(flatten)]
+    backward: BackwardArgs,
     #[command(flatten)]
     tuned: TunedOption,
     /// Lines of a table, at most.
@@ -56,6 +59,7 @@ impl ProfileCommand {
         let device = self.model.device.open()?;
         let progress = ProgressLine::new(self.json);
         progress.step("importing the model");
+        let model = self.backward.model(model)?;
         let precision = self.model.device.precision()?;
         let options = CompileOptions {
             variant_overrides: self.tuned.variant_overrides(&device, precision)?,

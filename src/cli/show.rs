@@ -10,6 +10,7 @@ use clap::Args;
 
 use self::summary::Summary;
 use super::argument_errors::ArgumentErrors;
+use super::backward::BackwardArgs;
 use super::import::import;
 use super::inputs::Inputs;
 use super::model_file::ModelFileArgs;
@@ -73,6 +74,8 @@ pub(super) struct ShowCommand {
     #[arg(long, value_name = "DIR")]
     wgsl: Option<PathBuf>,
     #[command(flatten)]
+    backward: BackwardArgs,
+    #[command(flatten)]
     target: PlanArgs,
     #[command(flatten)]
     pub(super) limits: RunLimitOptions,
@@ -86,10 +89,12 @@ impl ShowCommand {
         if self.is_summary() {
             return self.summary(&model, progress);
         }
-        let module = import(&model, &self.inputs, &progress)?;
+        let imported = import(&model, &self.inputs, &progress)?;
+        let keeping = self.backward.without_recomputation(&imported)?;
+        let module = self.backward.module(imported)?;
         if self.plan || self.wgsl.is_some() {
             progress.step("planning");
-            return self.plans(&module, progress);
+            return self.plans(&module, keeping.as_ref(), progress);
         }
         let module = self.rewritten(module, &progress)?;
         drop(progress);
@@ -109,7 +114,7 @@ impl ShowCommand {
     /// True if no option selects a part of the output.
     fn is_summary(&self) -> bool {
         let is_part = self.signature || self.weights || self.operators || self.dot || self.code;
-        let is_graph = self.graph || self.lift || self.optimized;
+        let is_graph = self.graph || self.lift || self.optimized || self.backward.backward;
         !(is_part || is_graph || self.plan || self.wgsl.is_some())
     }
 
@@ -172,8 +177,14 @@ impl ShowCommand {
         Ok(Outcome::Success)
     }
 
-    /// Prints or writes the plans of all graphs.
-    fn plans(&self, module: &GraphModule, progress: ProgressLine) -> Result<Outcome> {
+    /// Prints or writes the plans of all graphs; `keeping` is the module without values that are computed again, if there are
+    /// some.
+    fn plans(
+        &self,
+        module: &GraphModule,
+        keeping: Option<&GraphModule>,
+        progress: ProgressLine,
+    ) -> Result<Outcome> {
         let target = self.target.open()?;
         let limits = self.file.limits()?;
         if self.json {
@@ -189,7 +200,13 @@ impl ShowCommand {
             true => Ok(None),
             false => graph_sizes(&self.inputs, &limits, module, graph).map(Some),
         };
-        let plans = target.plans(module, &sizes)?;
+        let mut plans = target.plans(module, &sizes)?;
+        if let Some(keeping) = keeping {
+            let keeping = target.plans(keeping, &sizes)?;
+            for (plan, keeping) in plans.iter_mut().zip(keeping) {
+                plan.compare_with(keeping);
+            }
+        }
         let texts = match self.plan {
             true => self.texts(&target, &plans, &progress)?,
             false => Vec::new(),

@@ -27,6 +27,7 @@ use crate::cases::{self, CaseArchive, CaseRef};
 use crate::error::{Error, Result};
 use crate::file_kind::FileKind;
 use crate::gpu::{DeviceChoice, DeviceOptions, TranslatedKernel};
+use crate::wildcard;
 use crate::{Device, Model};
 
 use platform::PlatformArgs;
@@ -404,12 +405,5 @@ fn kind_name(case: &CaseRef) -> &'static str {
 
 /// True if a name contains a pattern in which `*` stands for any text.
 fn matches_pattern(pattern: &str, name: &str) -> bool {
-    let mut rest = name;
-    pattern.split('*').all(|part| match rest.find(part) {
-        Some(index) => {
-            rest = rest.get(index + part.len()..).unwrap_or_default();
-            true
-        }
-        None => false,
-    })
+    wildcard::matches(&format!("*{pattern}*"), name)
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::argument_errors::ArgumentErrors;
+use super::backward::BackwardOptionArgs;
 use super::inputs::InputSets;
 use super::model_args::DeviceArgs;
 use super::model_file::ModelFileArgs;
@@ -15,7 +16,6 @@ use super::{Outcome, output};
 use crate::cases::{self, GradientCall};
 use crate::compare::Difference;
 use crate::error::{Error, Result};
-use crate::grad::Loss;
 use crate::model::{Culprit, Verification, verify, verify_backward, verify_recorded};
 use crate::{CompileOptions, Device, Model};
 
@@ -38,12 +38,10 @@ pub(super) struct VerifyCommand {
     /// Compare gradients of all inputs, parameters and buffers that are floats, too.
     #[arg(long)]
     backward: bool,
-    /// The number whose gradients are compared: the sum or mean of all outputs of floats, or one output; by default the sum
-    /// of the only one.
-    #[arg(long, value_name = "sum|mean|output:NAME", requires = "backward")]
-    loss: Option<Loss>,
+    #[command(flatten)]
+    options: BackwardOptionArgs,
     /// Verify the calls of a case that record.py --gradients wrote, and compare with PyTorch's outputs and gradients, too.
-    #[arg(long, value_name = "CASE", requires = "backward", conflicts_with_all = ["loss", "sets", "files", "images", "shapes", "random"])]
+    #[arg(long, value_name = "CASE", requires = "backward", conflicts_with_all = ["loss", "recompute", "sets", "files", "images", "shapes", "random"])]
     recorded: Option<PathBuf>,
     /// Print a JSON object.
     #[arg(long)]
@@ -64,12 +62,14 @@ impl VerifyCommand {
         let tolerance = self.tolerance.tolerance(options.precision);
         let sets = || self.sets.read(&model, &model.entries());
         progress.step("verifying");
-        let loss = self.loss.as_ref();
+        let backward = self.options.options();
         let found = match (&self.recorded, self.backward) {
             (Some(case), _) => {
                 verify_recorded(&model, &device, &options, tolerance, &recorded_calls(case)?)?
             }
-            (None, true) => verify_backward(&model, &device, &options, &sets()?, tolerance, loss)?,
+            (None, true) => {
+                verify_backward(&model, &device, &options, &sets()?, tolerance, &backward)?
+            }
             (None, false) => verify(&model, &device, &options, &sets()?, tolerance)?,
         };
         drop(progress);

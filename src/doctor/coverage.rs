@@ -76,7 +76,11 @@ fn every_primitive_has_a_check() {
         add_primitives(case.graph().unwrap(), &mut found);
     }
     let all = Primitive::NAMES.iter().map(ToString::to_string);
-    let missing: Vec<String> = all.filter(|name| !found.contains(name)).collect();
+    let missing = all.filter(|name| !found.contains(name));
+    // The passes remove optimization barriers before a graph is planned for a device.
+    let missing: Vec<String> = missing
+        .filter(|name| name != "optimization_barrier")
+        .collect();
     assert!(
         missing.is_empty(),
         "checks.txt has no graph with {missing:?}"

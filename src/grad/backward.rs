@@ -3,7 +3,8 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-use super::{Loss, rules};
+use super::recompute::Recomputation;
+use super::{GradientOptions, Loss, rules};
 use crate::aten::{self, CallGradient};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -23,6 +24,8 @@ pub(super) struct Backward<'g> {
     selecting: HashSet<ValueId>,
     /// Sums of the gradients so far.
     gradients: HashMap<ValueId, Value<'g>>,
+    /// The modules whose values are computed again.
+    recomputation: Recomputation<'g>,
     /// Operators without a derivative.
     faults: Vec<Error>,
 }
@@ -48,7 +51,8 @@ impl<'g> Backward<'g> {
         builder: &'g Builder,
         wanted: &[Value<'g>],
         expansions: &[Range<usize>],
-    ) -> Backward<'g> {
+        options: &GradientOptions,
+    ) -> Result<Backward<'g>> {
         let nodes = builder.nodes();
         let mut active: HashSet<ValueId> = wanted.iter().map(|value| value.id()).collect();
         for node in &nodes {
@@ -57,7 +61,8 @@ impl<'g> Backward<'g> {
                 active.extend(results.filter(|id| builder.ty(*id).dtype.is_float()));
             }
         }
-        Backward {
+        Ok(Backward {
+            recomputation: Recomputation::of(builder, &nodes, &options.recompute)?,
             builder,
             wanted: wanted.to_vec(),
             selecting: selecting(&nodes, expansions),
@@ -65,7 +70,7 @@ impl<'g> Backward<'g> {
             active,
             gradients: HashMap::new(),
             faults: Vec::new(),
-        }
+        })
     }
 
     /// Adds the nodes that compute the gradients of a loss of these outputs, and returns them.
@@ -79,8 +84,8 @@ impl<'g> Backward<'g> {
             self.add(output.id(), gradient);
         }
         let nodes = std::mem::take(&mut self.nodes);
-        for node in nodes.iter().rev() {
-            self.visit(node);
+        for index in (0..nodes.len()).rev() {
+            self.visit(&nodes, index)?;
         }
         self.builder.check()?;
         self.faults.reverse();
@@ -97,6 +102,7 @@ impl<'g> Backward<'g> {
 
     /// Adds to the gradient of a value that depends on a wanted one.
     fn add(&mut self, id: ValueId, gradient: Value<'g>) {
+        let id = self.recomputation.original(id);
         if self.active.contains(&id) {
             let sum = self.gradients.entry(id);
             sum.and_modify(|sum| *sum = *sum + gradient)
@@ -105,17 +111,21 @@ impl<'g> Backward<'g> {
     }
 
     /// Adds the gradients of a node's operands.
-    fn visit(&mut self, node: &Node) {
+    fn visit(&mut self, nodes: &[Node], index: usize) -> Result<()> {
+        let Some(node) = nodes.get(index) else {
+            return Ok(());
+        };
         let results = node.results.iter();
         let results: Vec<_> = results.map(|id| self.gradients.get(id).copied()).collect();
         let is_active = |id: &ValueId| self.active.contains(id);
         if results.iter().all(Option::is_none) || !node.operands().iter().any(is_active) {
-            return;
+            return Ok(());
         }
+        let copy = self.recomputation.node(nodes, index, &mut self.active)?;
         self.builder.set_place(&node.place);
         let rule = NodeGradient {
             builder: self.builder,
-            node,
+            node: copy.as_ref().unwrap_or(node),
             active: &self.active,
             is_selected_from: node.results.iter().any(|id| self.selecting.contains(id)),
             results,
@@ -134,6 +144,7 @@ impl<'g> Backward<'g> {
                 self.faults.push(error);
             }
         }
+        Ok(())
     }
 }
 

@@ -6,6 +6,7 @@
 //! element type of their values, and equal gradients come from equal inputs: nothing depends on the order of threads.
 
 mod backward;
+mod recompute;
 mod rules;
 mod signature;
 
@@ -54,6 +55,15 @@ impl FromStr for Loss {
     }
 }
 
+/// Options for gradients.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GradientOptions {
+    /// Patterns of the paths of modules, in which `*` stands for any text: `layers.*`. The values of a module that matches are not
+    /// kept for the backward pass, but computed again from the module's inputs, as `torch.utils.checkpoint` does. That
+    /// takes less memory and more time.
+    pub recompute: Vec<String>,
+}
+
 impl Graph {
     /// A graph that also computes the gradients of a loss with respect to inputs and weights of this graph. Its result is
     /// a tuple of this graph's result and a dictionary of the gradients, by names of inputs and weights.
@@ -62,11 +72,24 @@ impl Graph {
     /// Fails if the loss is not one float, if a value is no float or no input or weight, and if an operator between the
     /// values and the loss has no derivative; the message lists all such operators.
     pub fn gradient(&self, loss: &Loss, with_respect_to: &[ValueId]) -> Result<Graph> {
+        self.gradient_with(loss, with_respect_to, &GradientOptions::default())
+    }
+
+    /// [`Graph::gradient`] with options.
+    ///
+    /// # Errors
+    /// As [`Graph::gradient`], and if no module matches a pattern.
+    pub fn gradient_with(
+        &self,
+        loss: &Loss,
+        with_respect_to: &[ValueId],
+        options: &GradientOptions,
+    ) -> Result<Graph> {
         let targets: Vec<Target> = with_respect_to
             .iter()
             .map(|id| Target::of(self, *id))
             .collect::<Result<_>>()?;
-        let gradient = differentiate(self, loss, &targets, self.outputs.len())?;
+        let gradient = differentiate(self, loss, &targets, self.outputs.len(), options)?;
         Ok(signature::with_gradients(gradient, self, &targets))
     }
 
@@ -118,7 +141,13 @@ impl Target {
 }
 
 /// The graph with the first `kept` outputs, then the gradients of the targets, then the other outputs.
-fn differentiate(graph: &Graph, loss: &Loss, targets: &[Target], kept: usize) -> Result<Graph> {
+fn differentiate(
+    graph: &Graph,
+    loss: &Loss,
+    targets: &[Target],
+    kept: usize,
+    options: &GradientOptions,
+) -> Result<Graph> {
     let mut graph = pass::inline(graph)?;
     graph.pass_weights();
     let kept = kept.min(graph.result_count());
@@ -134,7 +163,7 @@ fn differentiate(graph: &Graph, loss: &Loss, targets: &[Target], kept: usize) ->
             let states = outputs.split_off(graph.result_count());
             let wanted = targets.iter().map(|target| target.value(replay));
             let wanted: Vec<Value> = wanted.collect::<Result<_>>()?;
-            let backward = Backward::of(replay.builder, &wanted, &expansions.borrow());
+            let backward = Backward::of(replay.builder, &wanted, &expansions.borrow(), options)?;
             let gradients = backward.run(loss, &graph, &outputs)?;
             outputs.truncate(kept);
             Ok([outputs, gradients, states].concat())
@@ -145,7 +174,13 @@ fn differentiate(graph: &Graph, loss: &Loss, targets: &[Target], kept: usize) ->
 /// A graph that takes a body's inputs and the gradients of its float outputs, and returns the gradients of some inputs.
 fn input_gradients(body: &Graph, inputs: &[usize]) -> Result<Graph> {
     let targets: Vec<Target> = inputs.iter().copied().map(Target::Input).collect();
-    differentiate(body, &Loss::GradOutputs, &targets, 0)
+    differentiate(
+        body,
+        &Loss::GradOutputs,
+        &targets,
+        0,
+        &GradientOptions::default(),
+    )
 }
 
 /// Adds a node to the new graph. A call stays if its row has a rule of its own; others are replaced by their bodies, whose

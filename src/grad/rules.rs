@@ -36,6 +36,7 @@ pub(super) fn of_primitive<'g>(
         Primitive::Binary(binary) => pointwise::binary(binary.function, node),
         Primitive::Select(_) => pointwise::select(node),
         Primitive::Cast(_) => pointwise::cast(node),
+        Primitive::OptimizationBarrier(_) => Ok(vec![Some(node.gradient(0)?)]),
         Primitive::Check(_) => Ok(vec![Some(node.gradient(0)?)]),
         Primitive::Reduce(reduce) => reduction::reduce(reduce, node),
         Primitive::Dot(_) => contraction::dot(node),

@@ -335,7 +335,7 @@ impl Builder {
     }
 
     /// The name of a weight; `None` for other values.
-    pub(super) fn weight_name(&self, id: ValueId) -> Option<String> {
+    pub(crate) fn weight_name(&self, id: ValueId) -> Option<String> {
         match &self.state.borrow().graph.values.get(id.index())?.definition {
             Definition::Weight(name) => Some(name.clone()),
             _ => None,

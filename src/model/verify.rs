@@ -1,6 +1,6 @@
 //! Verification of a compiled model against its uncompiled graphs, and search for the pass that changes a value.
 
-mod gradient_subject;
+mod gradient_differences;
 mod recorded_subject;
 
 use std::collections::HashMap;
@@ -11,7 +11,6 @@ use serde_json::{Value as Json, json};
 use crate::cases::GradientCall;
 use crate::compare::{Difference, Tolerance, compare};
 use crate::error::{Error, ErrorContext, Result};
-use crate::grad::Loss;
 use crate::interp::{self, BodyKind, NodeEvent};
 use crate::ir::{Graph, GraphModule, ValueId, Weights};
 use crate::item::Item;
@@ -19,8 +18,11 @@ use crate::pass::{self, Pass};
 use crate::tensor::Tensor;
 use crate::trace::check::{Divergence, ValueSite, evaluate, example, inputs};
 
-use super::{CompileOptions, Device, Model, SearchOptions, Session, first_divergence};
-use gradient_subject::{differences, with_gradients};
+use super::backward::with_all_gradients;
+use super::{
+    BackwardOptions, CompileOptions, Device, Model, SearchOptions, Session, first_divergence,
+};
+use gradient_differences::differences;
 pub(crate) use recorded_subject::RecordedSubject;
 
 /// Comparison of a compiled entry graph with the uncompiled graph in two forms, on one set of inputs.
@@ -122,9 +124,9 @@ pub fn verify_backward(
     options: &CompileOptions,
     sets: &[Vec<Item>],
     tolerance: Tolerance,
-    loss: Option<&Loss>,
+    backward: &BackwardOptions,
 ) -> Result<Vec<Verification>> {
-    let passes = Passes::ForwardAndBackward(loss);
+    let passes = Passes::ForwardAndBackward(backward);
     verify_entries(model, device, options, sets, tolerance, passes)
 }
 
@@ -220,8 +222,8 @@ struct Verifier<'a> {
 #[derive(Clone, Copy)]
 enum Passes<'a> {
     Forward,
-    /// With the gradients of a loss; none stands for the sum of the only output.
-    ForwardAndBackward(Option<&'a Loss>),
+    /// With the gradients of a loss.
+    ForwardAndBackward(&'a BackwardOptions),
     /// With the gradients that PyTorch recorded.
     Recorded(&'a GradientCall),
 }
@@ -314,8 +316,8 @@ impl Verifier<'_> {
                 arguments: set.to_vec(),
                 recorded: None,
             }),
-            Passes::ForwardAndBackward(loss) => {
-                let module = with_gradients(module, entry, loss).at(|| entry.clone())?;
+            Passes::ForwardAndBackward(options) => {
+                let module = with_all_gradients(module, entry, options)?;
                 Ok(Subject::with_gradients(module, &self.options, set))
             }
             Passes::Recorded(call) => {

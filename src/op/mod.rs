@@ -30,6 +30,7 @@ mod expand;
 mod full;
 mod gather;
 mod iota;
+mod optimization_barrier;
 mod pad;
 mod permute;
 mod polynomial;
@@ -61,6 +62,7 @@ pub use expand::Expand;
 pub use full::Full;
 pub use gather::Gather;
 pub use iota::Iota;
+pub use optimization_barrier::OptimizationBarrier;
 pub use pad::Pad;
 pub use permute::Permute;
 pub use recurrent::{Recurrent, RecurrentCell};
@@ -173,6 +175,7 @@ primitives! {
     Scan = "scan",
     Sort = "sort",
     Recurrent = "recurrent",
+    OptimizationBarrier = "optimization_barrier",
     Custom = "custom",
 }
 
@@ -200,7 +203,8 @@ impl Primitive {
             | Primitive::Concat(_)
             | Primitive::Unary(_)
             | Primitive::Select(_)
-            | Primitive::Cast(_) => true,
+            | Primitive::Cast(_)
+            | Primitive::OptimizationBarrier(_) => true,
             // Integers cannot be divided by zero or raised to negative powers.
             Primitive::Binary(Binary {
                 function: Div | FloorDivide | TruncDivide | Remainder | Fmod | Pow,

@@ -16,6 +16,7 @@ mod inline;
 mod lift;
 mod polyphase;
 mod range;
+mod remove_barriers;
 mod sibling_matmuls;
 mod simplify;
 mod specialize;
@@ -34,6 +35,7 @@ pub use inline::inline;
 pub(crate) use lift::weight_to_input;
 pub use lift::{lift, unlift};
 pub use polyphase::polyphase;
+pub use remove_barriers::remove_barriers;
 pub use sibling_matmuls::fuse_sibling_matmuls;
 pub use simplify::{RULES, Rule, simplify};
 pub use specialize::specialize;
@@ -63,6 +65,7 @@ pub const PIPELINE: &[Pass] = &[
     Pass::new("simplify", simplify),
     Pass::new("cse", cse),
     Pass::new("fuse_sibling_matmuls", fuse_sibling_matmuls),
+    Pass::new("remove_barriers", remove_barriers),
     Pass::new("dce", dce),
 ];
 

@@ -1,4 +1,5 @@
 use super::{GradientClipping, Optimizer, TrainingLoss};
+use crate::grad::GradientOptions;
 use crate::model::CompileOptions;
 
 /// Options for training.
@@ -16,6 +17,8 @@ pub struct TrainOptions {
     pub clipping: Option<GradientClipping>,
     /// Patterns of the names of parameters to train, in which `*` stands for any text. By default all parameters.
     pub parameters: Vec<String>,
+    /// Modules whose values are computed again in the backward pass; none by default.
+    pub gradient: GradientOptions,
     /// Options for the compilation of a step.
     pub compile: CompileOptions,
 }
@@ -29,6 +32,7 @@ impl TrainOptions {
             optimizer: optimizer.into(),
             clipping: None,
             parameters: Vec::new(),
+            gradient: GradientOptions::default(),
             compile: CompileOptions::default(),
         }
     }

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use super::TrainOptions;
 use crate::error::{Error, Result};
 use crate::ir::{Graph, GraphModule, ValueId};
+use crate::wildcard;
 
 /// Index of an output by its name.
 pub(super) fn output_index(graph: &Graph, name: &str) -> Result<usize> {
@@ -44,7 +45,7 @@ pub(super) fn selected_parameters(
     for pattern in &options.parameters {
         let matching = used
             .iter()
-            .filter(|name| matches(pattern, name) && is_float(name));
+            .filter(|name| wildcard::matches(pattern, name) && is_float(name));
         let matching: Vec<String> = matching.map(|name| name.to_string()).collect();
         if matching.is_empty() {
             faults.push(Error::usage(format!(
@@ -69,41 +70,4 @@ fn weights_used<'a>(graph: &'a Graph, output: &str) -> Result<HashSet<&'a str>> 
     }
     let weights = graph.weights().filter(|(_, id)| used.contains(id));
     Ok(weights.map(|(name, _)| name).collect())
-}
-
-/// True if a name is a pattern in which `*` stands for any text.
-fn matches(pattern: &str, name: &str) -> bool {
-    let mut parts = pattern.split('*');
-    let first = parts.next().unwrap_or_default();
-    let Some(rest) = name.strip_prefix(first) else {
-        return false;
-    };
-    let Some(last) = parts.next_back() else {
-        return rest.is_empty();
-    };
-    let Some(mut rest) = rest.strip_suffix(last) else {
-        return false;
-    };
-    parts.all(|part| match rest.find(part) {
-        Some(index) => {
-            rest = rest.get(index + part.len()..).unwrap_or_default();
-            true
-        }
-        None => false,
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn stars_stand_for_any_text() {
-        let names = ["fc.weight", "head.fc.weight", "fc.bias"];
-        let matching = |pattern: &str| names.map(|name| matches(pattern, name));
-        assert_eq!(matching("fc.weight"), [true, false, false]);
-        assert_eq!(matching("*.weight"), [true, true, false]);
-        assert_eq!(matching("*fc*"), [true, true, true]);
-        assert_eq!(matching("fc.*"), [true, false, true]);
-    }
 }

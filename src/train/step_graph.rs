@@ -59,7 +59,8 @@ impl StepGraph {
         }
         let first = graph.inputs.len() - parameters.len();
         let wanted = graph.inputs.get(first..).unwrap_or_default().to_vec();
-        let gradient = graph.gradient(&Loss::Output(loss.clone()), &wanted)?;
+        let loss_output = Loss::Output(loss.clone());
+        let gradient = graph.gradient_with(&loss_output, &wanted, &options.gradient)?;
         let step = StepBuilder {
             original: &graph,
             gradient: &gradient,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::gradient_subject::parts;
+use super::gradient_differences::parts;
 use crate::cases::{CallGradients, GradientCall, RecordedGradient};
 use crate::compare::{Difference, compare, compare_tensors};
 use crate::error::{Error, Result};
