@@ -5,6 +5,7 @@ pub mod accumulator;
 pub mod argument;
 pub mod pooling;
 pub mod rows;
+mod shared;
 pub mod strip;
 
 use crate::dim::Dim;
@@ -54,7 +55,7 @@ pub fn lower<'a>(
     let has_few_results =
         kept <= MAX_WORKGROUP_RESULTS && !rows::keep_busy(scope.capabilities, kept, reduced);
     if reduced >= MIN_WORKGROUP_ELEMENTS && has_few_results {
-        lower_workgroup(scope, group, reduce.function, &reduction)
+        shared::lower(scope, group, reduce.function, &reduction)
     } else {
         strip::lower(scope, group, reduce.function, &reduction)
     }
@@ -178,60 +179,6 @@ pub fn repeat_in_chunks(
         step,
         body: around(&inner),
     }]
-}
-
-/// Lowers a reduction to a kernel in which a workgroup computes one result.
-fn lower_workgroup<'a>(
-    mut scope: KernelScope<'a>,
-    group: &Group,
-    function: ReduceFunction,
-    reduction: &ReductionAxes,
-) -> Result<LoweredKernel<'a>> {
-    let (output, surplus) = reduction.output(&mut scope);
-    let (total, start) = new_accumulator(
-        &mut scope,
-        function,
-        reduction.dtype,
-        accumulator_name(function),
-    )?;
-    let element_count = Dim::product(&reduction.reduced);
-    let rounds = element_count.ceil_div(&Dim::from(WORKGROUP_INVOCATIONS));
-    let (local, lane) = scope.counter("local", &Dim::from(WORKGROUP_INVOCATIONS));
-    let mut statements = vec![surplus, Statement::Declare(total, start)];
-    statements.extend(repeat(&mut scope, "trip", &rounds, |scope, round| {
-        let number = round.scale(&Dim::from(WORKGROUP_INVOCATIONS)).add(&lane);
-        let number = number.emit(&mut scope.pool);
-        scope.pool.set_label(number, "k");
-        let element_index = Index::expr(number, &element_count);
-        let reduced = index::delinearize(&element_index, &reduction.reduced);
-        let element = scope.element(
-            reduction.operand,
-            &reduction.operand_position(&output.kept, &reduced),
-            None,
-        )?;
-        let sum = combine(scope, function, total, element);
-        let end = scope.pool.size(&element_count);
-        let inside = scope.pool.call("x < y", WgslType::Bool, &[number, end]);
-        Ok(vec![Statement::If(
-            inside,
-            vec![Statement::Assign(total, sum)],
-        )])
-    })?);
-    let (tree, result) = combine_workgroup(&mut scope, function, total, "shares");
-    statements.extend(tree);
-    statements.push(Statement::Freeze(result));
-    let write = output.store(&mut scope, group, reduction, result)?;
-    let zero = scope.pool.index(0);
-    let is_first = scope.pool.call("x == y", WgslType::Bool, &[local, zero]);
-    statements.push(Statement::If(is_first, vec![write]));
-    let memory = format!(
-        "var<workgroup> shares: array<{}, {WORKGROUP_INVOCATIONS}>;\n",
-        scope.pool.ty(total).wgsl()
-    );
-    let mut lowered =
-        LoweredKernel::of_workgroups(scope, WORKGROUP_TEMPLATE, statements, output.count);
-    lowered.template_values.push(("memory", memory));
-    Ok(lowered)
 }
 
 /// Combines the partial results `total` of a workgroup's invocations in a binary tree, in the workgroup array `shares`.

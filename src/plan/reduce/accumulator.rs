@@ -3,9 +3,10 @@
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernel::emit::Statement;
-use crate::kernel::expr::Expr;
+use crate::kernel::expr::{Expr, WgslType};
 use crate::op::ReduceFunction;
 use crate::plan::element::KernelScope;
+use crate::plan::lanes;
 use crate::plan::reduce::{combine, new_accumulator};
 
 /// The accumulator of a result.
@@ -63,6 +64,20 @@ impl Accumulator {
             combine(scope, self.function, sum, element)
         });
         Statement::Assign(target, sum)
+    }
+
+    /// Combines the partial results of a subgroup's invocations. All of them get the result.
+    pub fn combine_subgroup(&self, scope: &mut KernelScope, lanes: usize) -> Vec<Statement> {
+        let ty = scope.pool.ty(self.total);
+        let exchange = |step: usize| {
+            let exchange = match ty {
+                WgslType::Bool => format!("subgroupShuffleXor(u32(x), {step}u) != 0u"),
+                _ => format!("subgroupShuffleXor(x, {step}u)"),
+            };
+            let other = scope.pool.call(exchange, ty, &[self.total]);
+            Statement::Assign(self.total, self.combine_with(scope, other))
+        };
+        lanes::shuffle_distances(lanes).map(exchange).collect()
     }
 
     /// The accumulator combined with another partial result.

@@ -327,15 +327,8 @@ impl<'a> RowKernel<'a, '_> {
         match self.sharing {
             RowSharing::Invocation => {}
             RowSharing::Subgroup(lanes) => {
-                for step in lanes::shuffle_distances(lanes) {
-                    let exchange = match ty {
-                        WgslType::Bool => format!("subgroupShuffleXor(u32(x), {step}u) != 0u"),
-                        _ => format!("subgroupShuffleXor(x, {step}u)"),
-                    };
-                    let other = scope.pool.call(exchange, ty, &[total]);
-                    let combined = accumulator.combine_with(scope, other);
-                    self.statements.push(Statement::Assign(total, combined));
-                }
+                let exchange = accumulator.combine_subgroup(scope, lanes);
+                self.statements.extend(exchange);
             }
             RowSharing::Workgroup => {
                 let shares = exchange_array(ty);
