@@ -113,11 +113,21 @@ pub(super) fn unfold<'g>(
     node: &NodeGradient<'_, 'g>,
 ) -> Result<ArgumentGradients<'g>> {
     let (x, gradient) = (node.operand(0)?, node.gradient(0)?);
+    let are_adjacent = unfold.stride == unfold.size && unfold.dilation == 1;
     let sum = match unfold.size <= MAX_ADDED_POSITIONS {
+        _ if are_adjacent => adjacent_windows(unfold, x, gradient),
         true => sum_of_positions(unfold, x, gradient),
         false => scattered_windows(unfold, x, gradient),
     };
     Ok(vec![Some(sum)])
+}
+
+/// Joins windows that follow each other without overlap or gap.
+fn adjacent_windows<'g>(unfold: &Unfold, x: Value<'g>, gradient: Value<'g>) -> Value<'g> {
+    let axis = unfold.axis as i64;
+    let joined = gradient.move_axis(-1, axis + 1).flatten(axis, axis + 1);
+    let rest = x.size(axis) - joined.size(axis);
+    pad_axis(joined, axis, Dim::ZERO, rest)
 }
 
 /// For each position in the windows, spreads its elements over the axis. Returns the sum.
