@@ -4,19 +4,25 @@
     python benches/peers.py
     python benches/peers.py --models resnet18 minilm --seconds 5 --onionskin target/release/onionskin --json figures.json
     python benches/peers.py --models torchvision/densenet121 torchvision/swin_t --peers PyTorch
+    python benches/peers.py --models digits/backward resnet18/backward --peers PyTorch
 
 Needs torch, numpy and a built `onionskin`. A peer that is not installed, or that a model fails on, is named under the table,
 never left out in silence: `pip install onnx onnxruntime ncnn pnnx` has all that package registries offer. The models are
 written here in plain PyTorch with random weights, in the sizes of torchvision's and Hugging Face's, batch 1, or are
 torchvision's classifiers, where that is installed; they are traced into a temporary folder. Every peer runs in a separate
 process on `--threads` threads, and its outputs are compared with PyTorch's: `wrong` marks a peer whose outputs differ by more
-than a thousandth of the largest number.
+than a thousandth of the largest number. Gradients are compared with those in double precision, and may be as far from them as four
+times PyTorch's own.
+
+NAME/backward is the forward and backward pass of a model in training mode, for the sum of its output and with the gradients of
+all parameters: 8 images, or 64 scans of digits.
 
 Cells are the median, and the fastest call in brackets, in milliseconds; then come our fastest over PyTorch's and over that of
 the best GPU peer. On a machine that others use too, believe the fastest.
 """
 
 import argparse
+import copy
 import json
 import os
 import pathlib
@@ -90,6 +96,15 @@ def resnet18():
         layers += [Basic(inputs, outputs, stride), Basic(outputs, outputs, 1)]
         inputs = outputs
     return Network(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 1000)), [image()]
+
+
+def digits():
+    """The network of examples/digits without its dropout."""
+    layers = []
+    for inputs, outputs, pools in [(1, 16, False), (16, 32, True), (32, 32, True)]:
+        layers += [nn.Conv2d(inputs, outputs, 3, padding=1), nn.BatchNorm2d(outputs), nn.ReLU()]
+        layers += [nn.MaxPool2d(2)] if pools else []
+    return Network(*layers, nn.Flatten(), nn.Linear(128, 10)), [torch.rand(1, 1, 8, 8)]
 
 
 class Inverted(nn.Module):
@@ -207,20 +222,36 @@ def image():
     return torch.randn(1, 3, 224, 224)
 
 
-MODELS = {make.__name__: make for make in [squeezenet1_1, resnet18, mobilenet_v2, minilm, gpt2_prefill, gpt2_decode]}
+INFERENCE = [squeezenet1_1, resnet18, mobilenet_v2, minilm, gpt2_prefill, gpt2_decode]
+MODELS = {make.__name__: make for make in [*INFERENCE, digits]}
 TORCHVISION = "torchvision/"
+BACKWARD = "/backward"
+TRAINING_BATCHES = {"digits": 64}
+"""Batch sizes of backward passes; 8 where there is none."""
 
 
 def known(name):
     """Return the name of a model, if it is defined here or may be one of torchvision's."""
-    if name not in MODELS and not name.startswith(TORCHVISION):
+    if name.removesuffix(BACKWARD) not in MODELS and not name.startswith(TORCHVISION):
         raise argparse.ArgumentTypeError(f"no model {name}: {', '.join(MODELS)}, or {TORCHVISION}NAME")
     return name
+
+
+def in_batch(argument, batch):
+    """Return an argument for a whole batch: other numbers for each image, and equal indices."""
+    if argument.is_floating_point():
+        return torch.rand(batch, *argument.shape[1:])
+    return argument.repeat(batch, *[1] * (argument.dim() - 1))
 
 
 def made(name):
     """Return a model and its arguments, equal in every process."""
     torch.manual_seed(0)
+    if name.endswith(BACKWARD):
+        of = name.removesuffix(BACKWARD)
+        model, arguments = made(of)
+        batch = TRAINING_BATCHES.get(of, 8)
+        return model.train(), [in_batch(argument, batch) for argument in arguments]
     if name.startswith(TORCHVISION):
         import torchvision
 
@@ -237,8 +268,22 @@ def arrays(outputs):
     return [tensor.numpy() for tensor in (outputs if isinstance(outputs, (tuple, list)) else [outputs])]
 
 
+def forward(model, arguments):
+    with torch.inference_mode():
+        return arrays(model(*arguments))
+
+
+def forward_and_backward(model, arguments):
+    """The output, and the gradients of its sum in the order of the parameters' names."""
+    model.zero_grad()
+    output = model(*arguments)
+    output.sum().backward()
+    return arrays([output.detach(), *(parameter.grad for _, parameter in sorted(model.named_parameters()))])
+
+
 def pytorch(model, arguments, folder, threads):
-    return lambda: arrays(model(*arguments))
+    run = forward_and_backward if model.training else forward
+    return lambda: run(model, arguments)
 
 
 def onnx_runtime(model, arguments, folder, threads):
@@ -297,14 +342,25 @@ def timed(run, seconds):
     return {"median": statistics.median(times), "least": min(times)}
 
 
-def differs(found, expected):
+def reference(model, arguments):
+    """Return the outputs that a peer should have, and the difference that is allowed; None for a thousandth of each output."""
+    if not model.training:
+        return forward(model, arguments), None
+    single = forward_and_backward(model, arguments)
+    exact = forward_and_backward(copy.deepcopy(model).double(), [argument.double() for argument in arguments])
+    own = max(numpy.abs(one - other).max() for one, other in zip(single, exact))
+    return exact, max(4 * own, 1e-3 * max(numpy.abs(array).max() for array in exact))
+
+
+def differs(found, expected, allowed):
     """True if an output differs from PyTorch's; a missing batch dimension of 1 is no difference."""
     if len(found) != len(expected):
         return True
     for ours, theirs in zip(found, expected):
         if ours.size != theirs.size or not numpy.isfinite(ours).all():
             return True
-        if numpy.abs(ours.reshape(-1) - theirs.reshape(-1)).max() > 1e-3 * max(numpy.abs(theirs).max(), 1e-30):
+        limit = 1e-3 * max(numpy.abs(theirs).max(), 1e-30) if allowed is None else allowed
+        if numpy.abs(ours.reshape(-1) - theirs.reshape(-1)).max() > limit:
             return True
     return False
 
@@ -313,10 +369,12 @@ def child(peer, name, folder, options):
     """Run one peer on one model in this process; the last printed line is the measurement."""
     torch.set_num_threads(options.threads)
     model, arguments = made(name)
-    with torch.inference_mode():
-        expected = arrays(model(*arguments))
-        run = PEERS[peer](model, arguments, folder, options.threads)
-        wrong = differs([numpy.asarray(output) for output in run()], expected)
+    if model.training and peer != "PyTorch":
+        raise SystemExit("it has no backward pass here")
+    expected, allowed = reference(model, arguments)
+    run = PEERS[peer](model, arguments, folder, options.threads)
+    with torch.inference_mode(not model.training):
+        wrong = differs([numpy.asarray(output) for output in run()], expected, allowed)
         print(json.dumps({**timed(run, options.seconds), "wrong": wrong}))
 
 
@@ -336,24 +394,25 @@ def measured(peer, name, options):
 
 
 def trace(name, folder):
-    """Write archive, arguments and PyTorch's outputs."""
+    """Write archive and arguments; return the reference."""
     model, arguments = made(name)
-    with torch.inference_mode():
+    numpy.savez(folder / "in.npz", **{f"x{index}": tensor.numpy() for index, tensor in enumerate(arguments)})
+    with torch.inference_mode(not model.training):
         torch.jit.trace(model, tuple(arguments), check_trace=False).save(str(folder / "model.pt"))
-        numpy.savez(folder / "in.npz", **{f"x{index}": tensor.numpy() for index, tensor in enumerate(arguments)})
-        return arrays(model(*arguments))
+    return reference(model, arguments)
 
 
 def onionskin(name, options):
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
-        expected = trace(name, folder)
+        expected, allowed = trace(name, folder)
         given = [str(folder / "model.pt"), "-i", str(folder / "in.npz"), "--device", options.device]
+        given += ["--backward"] if name.endswith(BACKWARD) else []
         run = subprocess.run([options.onionskin, "run", *given, "-o", str(folder / "out.npz")], capture_output=True, text=True)
         if run.returncode != 0:
             return {"failed": run.stderr.strip().splitlines()[-1]}
         with numpy.load(folder / "out.npz") as found:
-            wrong = differs([found[key] for key in found.files], expected)
+            wrong = differs([found[key] for key in found.files], expected, allowed)
         cold = [] if options.cold else ["--no-cold"]
         bench = [options.onionskin, "bench", *given, "--json", "--seconds", str(options.seconds), *cold]
         done = subprocess.run(bench, capture_output=True, text=True)
@@ -389,7 +448,7 @@ def row(name, results, peers):
 
 def main():
     parser = argparse.ArgumentParser(description="Onionskin beside its peers on the same models.")
-    parser.add_argument("--models", nargs="+", type=known, default=list(MODELS))
+    parser.add_argument("--models", nargs="+", type=known, default=[make.__name__ for make in INFERENCE])
     parser.add_argument("--peers", nargs="+", choices=PEERS, default=list(PEERS))
     parser.add_argument("--onionskin", default="target/release/onionskin")
     parser.add_argument("--device", default="auto")
@@ -413,7 +472,7 @@ def main():
         results.setdefault("PyTorch", {"failed": "left out"})
         everything[name] = results
         print(row(name, results, options.peers), flush=True)
-    print(f"\nMilliseconds, median (fastest), batch 1, f32, {options.threads} threads; torch {torch.__version__}.")
+    print(f"\nMilliseconds, median (fastest), batch 1 without a backward pass, f32, {options.threads} threads; torch {torch.__version__}.")
     for failure in failures:
         print(f"- {failure}")
     if options.json:

@@ -65,6 +65,36 @@ fn gradients_of_a_network_are_compared() {
     }
 }
 
+/// The gradients of a run have the names of the parameters, and computing modules again changes no number.
+#[test]
+fn a_run_has_the_gradients_of_all_parameters() {
+    let run = |options: &[&str]| {
+        let arguments = [
+            "run",
+            DIGITS,
+            "--random",
+            "--device",
+            "cpu",
+            "--backward",
+            "--json",
+        ];
+        let (code, text, error) = onionskin(&[&arguments[..], options].concat());
+        assert_eq!(code, 0, "{text}{error}");
+        let found: serde_json::Value = serde_json::from_str(&text).unwrap();
+        found["output"].to_string()
+    };
+    let text = run(&[]);
+    let model = Model::open(DIGITS).unwrap();
+    let module = model.import_method("forward", None).unwrap();
+    assert_eq!(module.parameters.len(), 14);
+    for name in &module.parameters {
+        assert!(text.contains(&format!("{name:?}:")), "{name} in {text}");
+    }
+    assert!(!text.contains("running_mean"), "{text}");
+    assert_eq!(run(&["--recompute", "features"]), text);
+    assert_ne!(run(&["--loss", "mean"]), text);
+}
+
 #[test]
 fn a_gradient_that_differs_names_its_node() {
     if adapters().is_empty() {

@@ -6,6 +6,7 @@ use std::time::Instant;
 use clap::Args;
 
 use super::argument_errors::{ArgumentErrors, check_folder};
+use super::backward::BackwardArgs;
 use super::model_args::ModelArgs;
 use super::overwrite::Overwrite;
 use super::progress_line::ProgressLine;
@@ -23,6 +24,8 @@ use crate::{CompileOptions, Model, Session, tensor_file};
 pub(super) struct RunCommand {
     #[command(flatten)]
     pub(super) model: ModelArgs,
+    #[command(flatten)]
+    backward: BackwardArgs,
     /// Do not check assertions, index ranges and integer division by zero.
     #[arg(long)]
     no_checks: bool,
@@ -52,6 +55,7 @@ impl RunCommand {
         let device = self.model.device.open()?;
         let progress = ProgressLine::new(self.json);
         progress.step("importing the model");
+        let model = self.backward.model(model)?;
         let precision = self.model.device.precision()?;
         let options = CompileOptions {
             variant_overrides: self.tuned.variant_overrides(&device, precision)?,
