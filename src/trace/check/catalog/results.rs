@@ -150,7 +150,10 @@ pub const NO_GRADIENT: CatalogEntry = CatalogEntry {
     example: "return x * self.scale.detach()",
     cure: "If the parameter is to be trained, remove the `detach` or `item()` at the line of the finding. If it is a constant, \
            make it a buffer, or suppress the finding.",
-    rust_cure: None,
+    rust_cure: Some(
+        "If the parameter is to be trained, remove the `detach` or the conversion to a number at the line of the finding. If it is \
+         a constant, make it a `Buffer`, or suppress the finding.",
+    ),
 };
 
 pub const GRADIENT_NOT_FINITE: CatalogEntry = CatalogEntry {
