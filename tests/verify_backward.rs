@@ -149,6 +149,31 @@ fn a_loss_is_one_number_and_has_a_name() {
     assert!(error.contains("is not sum, mean or output:NAME"), "{error}");
 }
 
+#[test]
+fn entries_without_gradients_are_verified_forward() {
+    let graph = |text: &str| text.parse().unwrap();
+    let count = "graph count(x: f32[2]) -> i64[] {\n  a = aten.argmax x\n  return a\n}";
+    let forward = "graph forward(x: f32[2]) -> f32[] {\n  a = aten.sum x\n  return a\n}";
+    let verified = |graphs| {
+        let module = GraphModule {
+            graphs,
+            ..GraphModule::default()
+        };
+        let (options, backward) = (CompileOptions::default(), BackwardOptions::default());
+        let model = Model::from_module(module);
+        verify_backward(&model, &Device::Host, &options, &[], EXACT, &backward)
+    };
+    let found = verified(vec![graph(forward), graph(count)]).unwrap();
+    assert!(found.iter().all(Verification::passed), "{found:?}");
+    let have_gradients: Vec<bool> = found.iter().map(|one| one.has_gradients).collect();
+    assert_eq!(have_gradients, [true, false]);
+    let error = verified(vec![graph(count)]).unwrap_err().to_string();
+    assert!(
+        error.contains("no entry has an output of floats"),
+        "{error}"
+    );
+}
+
 /// Verifies a copy of a recorded case, whose gradients `change` may change.
 fn verified_record(name: &str, change: impl Fn(&mut (String, Tensor))) -> (i32, String, String) {
     let folder = Folder::new(name);

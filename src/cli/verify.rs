@@ -1,6 +1,6 @@
 //! `onionskin verify`: compares a compiled model with the imported graph and with the oracle.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 
@@ -13,9 +13,8 @@ use super::precision::ToleranceOptions;
 use super::progress_line::ProgressLine;
 use super::run_limits::RunLimitOptions;
 use super::{Outcome, output};
-use crate::cases::{self, GradientCall};
 use crate::compare::Difference;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::model::{Culprit, Verification, verify, verify_backward, verify_recorded};
 use crate::{CompileOptions, Device, Model};
 
@@ -64,9 +63,7 @@ impl VerifyCommand {
         progress.step("verifying");
         let backward = self.options.options();
         let found = match (&self.recorded, self.backward) {
-            (Some(case), _) => {
-                verify_recorded(&model, &device, &options, tolerance, &recorded_calls(case)?)?
-            }
+            (Some(case), _) => verify_recorded(&model, &device, &options, tolerance, case)?,
             (None, true) => {
                 verify_backward(&model, &device, &options, &sets()?, tolerance, &backward)?
             }
@@ -80,7 +77,7 @@ impl VerifyCommand {
         } else {
             found
                 .iter()
-                .for_each(|verification| print(&device, verification));
+                .for_each(|verification| self.print(&device, verification));
         }
         let passed = found.iter().all(Verification::passed);
         Ok(if passed {
@@ -101,27 +98,25 @@ impl VerifyCommand {
         errors.record(self.tolerance.check());
         errors.finish(model)
     }
-}
 
-/// The calls of a case that have recorded gradients.
-fn recorded_calls(case: &Path) -> Result<Vec<GradientCall>> {
-    let mut recorded = Vec::new();
-    for found in cases::find(case)? {
-        let gradients = found.gradients(case)?;
-        if !gradients.is_empty() {
-            recorded.push((found, gradients));
+    fn print(&self, device: &Device, verification: &Verification) {
+        let inputs = match verification.set {
+            Some(index) => format!("inputs {}", index + 1),
+            None => "generated inputs".to_string(),
+        };
+        output::line(&format!("{}, {inputs}, on {device}", verification.entry));
+        if self.backward && !verification.has_gradients {
+            output::line("  no gradients: no output has floats");
         }
-    }
-    let case = case.display();
-    match <[_; 1]>::try_from(recorded) {
-        Ok([(found, gradients)]) => found.load()?.gradient_calls(gradients),
-        Err(recorded) if recorded.is_empty() => {
-            Err(Error::usage(format!("{case} has no recorded gradients"))
-                .help("write them with examples/record.py --gradients"))
+        for (form, differences) in comparisons(verification) {
+            for difference in differences {
+                let verdict = if difference.passed() { "ok  " } else { "DIFF" };
+                let text = format!("  {verdict} against {form}: {difference}");
+                output::line(&output::colourize(&text));
+            }
         }
-        Err(recorded) => {
-            let message = format!("{case} has {} cases with gradients", recorded.len());
-            Err(Error::usage(message).help("name one case"))
+        if let Some(culprit) = &verification.culprit {
+            output::line(&culprit.to_string());
         }
     }
 }
@@ -133,24 +128,6 @@ fn comparisons(verification: &Verification) -> [(&'static str, &[Difference]); 3
         ("the oracle", &verification.against_oracle),
         ("PyTorch's record", &verification.against_recorded),
     ]
-}
-
-fn print(device: &Device, verification: &Verification) {
-    let inputs = match verification.set {
-        Some(index) => format!("inputs {}", index + 1),
-        None => "generated inputs".to_string(),
-    };
-    output::line(&format!("{}, {inputs}, on {device}", verification.entry));
-    for (form, differences) in comparisons(verification) {
-        for difference in differences {
-            let verdict = if difference.passed() { "ok  " } else { "DIFF" };
-            let text = format!("  {verdict} against {form}: {difference}");
-            output::line(&output::colourize(&text));
-        }
-    }
-    if let Some(culprit) = &verification.culprit {
-        output::line(&culprit.to_string());
-    }
 }
 
 fn json(verification: &Verification) -> serde_json::Value {

@@ -5,6 +5,7 @@ mod recorded_subject;
 
 use std::collections::HashMap;
 use std::fmt;
+use std::path::Path;
 
 use serde_json::{Value as Json, json};
 
@@ -24,6 +25,7 @@ use super::{
 };
 use gradient_differences::differences;
 pub(crate) use recorded_subject::RecordedSubject;
+use recorded_subject::recorded_calls;
 
 /// Comparison of a compiled entry graph with the uncompiled graph in two forms, on one set of inputs.
 #[derive(Clone, Debug)]
@@ -33,6 +35,8 @@ pub struct Verification {
     pub entry: String,
     /// Index of the input set; `None` if inputs were generated because no set fits the entry.
     pub set: Option<usize>,
+    /// True if gradients are among the differences.
+    pub has_gradients: bool,
     /// Differences from the imported graph, whose operator calls are run as they are.
     pub against_calls: Vec<Difference>,
     /// Differences from the oracle, which runs only primitives.
@@ -130,18 +134,19 @@ pub fn verify_backward(
     verify_entries(model, device, options, sets, tolerance, passes)
 }
 
-/// Verifies calls as [`verify_backward`] does, and compares their outputs and gradients with those that PyTorch recorded
-/// (`examples/record.py --gradients`), within the recorded tolerances. The loss is the recorded one. [`Verification::set`] is
-/// the index of the call.
+/// Verifies the calls of a case as [`verify_backward`] does, and compares their outputs and gradients with those that PyTorch
+/// recorded, within the recorded tolerances. The case is a folder that `examples/record.py --gradients` wrote. The loss is the
+/// recorded one. [`Verification::set`] is the index of the call.
 ///
 /// # Errors
-/// Fails as [`verify`] does, if the record does not fit the model, and as [`Graph::gradient`] does.
+/// Fails as [`verify`] does, if the folder has no recorded gradients or they do not fit the model, and as
+/// [`Graph::gradient`] does.
 pub fn verify_recorded(
     model: &Model,
     device: &Device,
     options: &CompileOptions,
     tolerance: Tolerance,
-    calls: &[GradientCall],
+    case: &Path,
 ) -> Result<Vec<Verification>> {
     let verify = |(index, recorded): (usize, &GradientCall)| {
         let verifier = Verifier {
@@ -156,7 +161,11 @@ pub fn verify_recorded(
         };
         verifier.verify(Some(index), &recorded.call.inputs)
     };
-    calls.iter().enumerate().map(verify).collect()
+    recorded_calls(case)?
+        .iter()
+        .enumerate()
+        .map(verify)
+        .collect()
 }
 
 fn verify_entries(
@@ -175,11 +184,11 @@ fn verify_entries(
             ..options.clone()
         };
         let verifier = Verifier {
+            passes: passes.of_entry(model, entry)?,
             model,
             device,
             options,
             tolerance,
-            passes,
         };
         let before = verifications.len();
         for ((index, set), refusal) in sets.iter().enumerate().zip(&mut refusals) {
@@ -195,6 +204,11 @@ fn verify_entries(
             let module = model.import_method(entry, None)?;
             verifications.push(verifier.verify(None, &example(module.graph(entry)?)?)?);
         }
+    }
+    if !passes.is_forward() && !verifications.iter().any(|one| one.has_gradients) {
+        return Err(Error::usage(
+            "no entry has an output of floats, so there are no gradients",
+        ));
     }
     let refused = refusals
         .into_iter()
@@ -226,6 +240,28 @@ enum Passes<'a> {
     ForwardAndBackward(&'a BackwardOptions),
     /// With the gradients that PyTorch recorded.
     Recorded(&'a GradientCall),
+}
+
+impl Passes<'_> {
+    fn is_forward(self) -> bool {
+        matches!(self, Passes::Forward)
+    }
+
+    /// The passes of an entry: forward only if none of its outputs has a gradient. A loss has to be an output of every entry.
+    fn of_entry(self, model: &Model, entry: &str) -> Result<Self> {
+        match self {
+            Passes::ForwardAndBackward(options) if options.loss.is_none() => {
+                let module = model.import_method(entry, None)?;
+                let outputs = module.graph(entry)?.differentiable_outputs();
+                Ok(if outputs.is_empty() {
+                    Passes::Forward
+                } else {
+                    self
+                })
+            }
+            passes => Ok(passes),
+        }
+    }
 }
 
 /// A graph that is verified.
@@ -290,6 +326,7 @@ impl Verifier<'_> {
         let mut verification = Verification {
             entry: self.options.entry.clone(),
             set: index,
+            has_gradients: !self.passes.is_forward(),
             against_calls: self.differences(&compiled, &calls),
             against_oracle: self.differences(&compiled, &oracle),
             against_recorded: against_recorded.transpose()?.unwrap_or_default(),

@@ -1,9 +1,10 @@
 //! Graphs with gradients of calls whose gradients PyTorch computed.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use super::gradient_differences::parts;
-use crate::cases::{CallGradients, GradientCall, RecordedGradient};
+use crate::cases::{self, CallGradients, GradientCall, RecordedGradient};
 use crate::compare::{Difference, compare, compare_tensors};
 use crate::error::{Error, Result};
 use crate::grad::Loss;
@@ -104,6 +105,29 @@ impl<'a> RecordedSubject<'a> {
             };
             Some(Divergence::new(site, difference))
         }))
+    }
+}
+
+/// The calls of a case that have recorded gradients.
+pub(super) fn recorded_calls(case: &Path) -> Result<Vec<GradientCall>> {
+    let mut recorded = Vec::new();
+    for found in cases::find(case)? {
+        let gradients = found.gradients(case)?;
+        if !gradients.is_empty() {
+            recorded.push((found, gradients));
+        }
+    }
+    let case = case.display();
+    match <[_; 1]>::try_from(recorded) {
+        Ok([(found, gradients)]) => found.load()?.gradient_calls(gradients),
+        Err(recorded) if recorded.is_empty() => {
+            Err(Error::usage(format!("{case} has no recorded gradients"))
+                .help("write them with examples/record.py --gradients"))
+        }
+        Err(recorded) => {
+            let message = format!("{case} has {} cases with gradients", recorded.len());
+            Err(Error::usage(message).help("name one case"))
+        }
     }
 }
 
