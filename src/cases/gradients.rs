@@ -68,21 +68,24 @@ impl Case {
     /// The calls that have gradients, by index of the set. Of several calls on one instance none has some.
     ///
     /// # Errors
-    /// There are gradients of a set that the case does not have.
+    /// There are gradients of a set that the case does not have, or of one with several calls.
     pub fn gradient_calls(
         self,
         mut gradients: BTreeMap<usize, CallGradients>,
     ) -> Result<Vec<GradientCall>> {
         let mut calls = Vec::new();
-        for (index, mut set) in self.sets.into_iter().enumerate() {
-            if let (Some(gradients), [_]) = (gradients.remove(&index), set.calls.as_slice()) {
-                calls.push(GradientCall {
-                    label: set.label,
-                    call: set.calls.remove(0),
-                    tolerance: set.tolerance,
-                    gradients,
-                });
-            }
+        for (index, set) in self.sets.into_iter().enumerate() {
+            let Some(gradients) = gradients.remove(&index) else {
+                continue;
+            };
+            let several = |_| Error::format(format!("set {index} has gradients and several calls"));
+            let [call] = <[Call; 1]>::try_from(set.calls).map_err(several)?;
+            calls.push(GradientCall {
+                label: set.label,
+                call,
+                tolerance: set.tolerance,
+                gradients,
+            });
         }
         match gradients.first_key_value() {
             Some((index, _)) => Err(Error::format(format!("there is no set {index}"))),

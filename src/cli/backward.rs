@@ -53,12 +53,9 @@ impl BackwardArgs {
 
     /// The module, with a backward pass of its first graph if it is asked for.
     pub(super) fn module(&self, module: GraphModule) -> Result<GraphModule> {
-        match (self.backward, module.graphs.first()) {
-            (true, Some(graph)) => {
-                let name = graph.name.clone();
-                with_parameter_gradients(module, &name, &self.options.options())
-            }
-            _ => Ok(module),
+        match self.backward {
+            true => of_first_graph(module, &self.options.options()),
+            false => Ok(module),
         }
     }
 
@@ -68,13 +65,16 @@ impl BackwardArgs {
         module: &GraphModule,
     ) -> Result<Option<GraphModule>> {
         let mut options = self.options.options();
-        match (module.graphs.first(), options.gradient.recompute.is_empty()) {
-            (Some(graph), false) => {
-                options.gradient.recompute.clear();
-                let name = graph.name.clone();
-                with_parameter_gradients(module.clone(), &name, &options).map(Some)
-            }
-            _ => Ok(None),
+        if options.gradient.recompute.is_empty() {
+            return Ok(None);
         }
+        options.gradient.recompute.clear();
+        of_first_graph(module.clone(), &options).map(Some)
     }
+}
+
+fn of_first_graph(module: GraphModule, options: &BackwardOptions) -> Result<GraphModule> {
+    let first = module.graphs.first();
+    let name = first.map_or_else(String::new, |graph| graph.name.clone());
+    with_parameter_gradients(module, &name, options)
 }

@@ -90,12 +90,11 @@ impl ShowCommand {
             return self.summary(&model, progress);
         }
         let imported = import(&model, &self.inputs, &progress)?;
-        let keeping = self.backward.without_recomputation(&imported)?;
-        let module = self.backward.module(imported)?;
         if self.plan || self.wgsl.is_some() {
             progress.step("planning");
-            return self.plans(&module, keeping.as_ref(), progress);
+            return self.plans(imported, progress);
         }
+        let module = self.backward.module(imported)?;
         let module = self.rewritten(module, &progress)?;
         drop(progress);
         self.print(&module)
@@ -177,14 +176,13 @@ impl ShowCommand {
         Ok(Outcome::Success)
     }
 
-    /// Prints or writes the plans of all graphs; `keeping` is the module without values that are computed again, if there are
-    /// some.
-    fn plans(
-        &self,
-        module: &GraphModule,
-        keeping: Option<&GraphModule>,
-        progress: ProgressLine,
-    ) -> Result<Outcome> {
+    /// Prints or writes the plans of all graphs of an imported module.
+    fn plans(&self, imported: GraphModule, progress: ProgressLine) -> Result<Outcome> {
+        let keeping = match self.plan && !self.json {
+            true => self.backward.without_recomputation(&imported)?,
+            false => None,
+        };
+        let module = &self.backward.module(imported)?;
         let target = self.target.open()?;
         let limits = self.file.limits()?;
         if self.json {
@@ -201,7 +199,7 @@ impl ShowCommand {
             false => graph_sizes(&self.inputs, &limits, module, graph).map(Some),
         };
         let mut plans = target.plans(module, &sizes)?;
-        if let Some(keeping) = keeping {
+        if let Some(keeping) = &keeping {
             let keeping = target.plans(keeping, &sizes)?;
             for (plan, keeping) in plans.iter_mut().zip(keeping) {
                 plan.compare_with(keeping);

@@ -84,8 +84,8 @@ impl<'g> Backward<'g> {
             self.add(output.id(), gradient);
         }
         let nodes = std::mem::take(&mut self.nodes);
-        for index in (0..nodes.len()).rev() {
-            self.visit(&nodes, index)?;
+        for (index, node) in nodes.iter().enumerate().rev() {
+            self.visit(&nodes, index, node)?;
         }
         self.builder.check()?;
         self.faults.reverse();
@@ -110,18 +110,17 @@ impl<'g> Backward<'g> {
         }
     }
 
-    /// Adds the gradients of a node's operands.
-    fn visit(&mut self, nodes: &[Node], index: usize) -> Result<()> {
-        let Some(node) = nodes.get(index) else {
-            return Ok(());
-        };
+    /// Adds the gradients of the operands of `node`, the one at an index of the forward nodes.
+    fn visit(&mut self, nodes: &[Node], index: usize, node: &Node) -> Result<()> {
         let results = node.results.iter();
         let results: Vec<_> = results.map(|id| self.gradients.get(id).copied()).collect();
         let is_active = |id: &ValueId| self.active.contains(id);
         if results.iter().all(Option::is_none) || !node.operands().iter().any(is_active) {
             return Ok(());
         }
-        let copy = self.recomputation.node(nodes, index, &mut self.active)?;
+        let copy = self
+            .recomputation
+            .copy(nodes, index, node, &mut self.active)?;
         self.builder.set_place(&node.place);
         let rule = NodeGradient {
             builder: self.builder,

@@ -55,16 +55,16 @@ impl<'g> Recomputation<'g> {
         self.originals.get(&id).copied().unwrap_or(id)
     }
 
-    /// A forward node; if it belongs to a module that is computed again, its copy. The first node of a module that the backward
-    /// pass reaches adds the copies of all its nodes. Copies of values in `active` are added to it.
-    pub(super) fn node(
+    /// The copy of `node`, the one at an index of the forward nodes, if it belongs to a module that is computed again. The first
+    /// node of a module that the backward pass reaches adds the copies of all its nodes. Copies of values in `active` are
+    /// added to it.
+    pub(super) fn copy(
         &mut self,
         nodes: &[Node],
         index: usize,
+        node: &Node,
         active: &mut HashSet<ValueId>,
     ) -> Result<Option<Node>> {
-        let node = nodes.get(index);
-        let node = node.ok_or_else(|| Error::internal(format!("there is no node {index}")))?;
         let Some(module) = self.modules.get(index).cloned().flatten() else {
             return Ok(None);
         };

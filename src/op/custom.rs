@@ -50,8 +50,8 @@ pub struct CustomRules {
     pub types: Arc<ResultTypesFn>,
     /// WGSL source, and its workgroups.
     pub shader: Option<(String, Arc<WorkgroupsFn>)>,
-    /// Name and rules of the operator that computes the gradients of the operands.
-    pub gradient: Option<Arc<(String, CustomRules)>>,
+    /// Name of the operator that computes the gradients of the operands.
+    pub gradient: Option<String>,
 }
 
 impl CustomRules {

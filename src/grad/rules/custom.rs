@@ -12,10 +12,11 @@ pub(super) fn custom<'g>(
 ) -> Result<ArgumentGradients<'g>> {
     let name = &custom.function;
     let gradient = rules_of(name).and_then(|rules| rules.gradient);
-    let gradient = gradient.ok_or_else(|| {
-        Error::unsupported(format!("the operator {name} has no rule for its gradient"))
-            .help("give it one: CustomOperator::with_gradient")
-    })?;
+    let rules = gradient.as_deref().and_then(rules_of);
+    let (Some(gradient), Some(rules)) = (gradient, rules) else {
+        let message = format!("the operator {name} has no rule for its gradient");
+        return Err(Error::unsupported(message).help("give it one: CustomOperator::with_gradient"));
+    };
     let operands = (0..node.node.arguments.len()).map(|index| node.operand(index));
     let operands: Vec<Value> = operands.collect::<Result<_>>()?;
     let mut all = operands.clone();
@@ -25,19 +26,17 @@ pub(super) fn custom<'g>(
         }
     }
     let types: Vec<TensorType> = all.iter().map(|value| value.ty()).collect();
-    let (name, rules) = &*gradient;
     let arguments = all.into_iter().map(Argument::from).collect();
     let results = node
         .builder
-        .try_apply(rules.operator(name, &types)?, arguments)?;
+        .try_apply(rules.operator(&gradient, &types)?, arguments)?;
     let floats = operands.iter().filter(|x| x.dtype().is_float());
     let expected: Vec<TensorType> = floats.map(|value| value.ty()).collect();
     let found: Vec<TensorType> = results.iter().map(|value| value.ty()).collect();
     if found != expected {
         return Err(Error::operator(format!(
-            "{name} returns {}; the gradients of {} are {}",
+            "{gradient} returns {}; the gradients of {name} are {}",
             type_list(&found),
-            custom.function,
             type_list(&expected)
         )));
     }

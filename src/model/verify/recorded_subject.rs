@@ -65,6 +65,9 @@ impl<'a> RecordedSubject<'a> {
     /// The differences of a result's gradients from PyTorch's.
     pub(crate) fn gradient_differences(&self, result: &Item) -> Result<Vec<Difference>> {
         let (_, found) = parts(result).ok_or_else(no_gradients)?;
+        if found.len() != self.gradients.len() {
+            return Err(no_gradients());
+        }
         let mut differences = Vec::new();
         for ((_, recorded), (name, gradient)) in self.gradients.iter().zip(found) {
             let Item::Tensor(gradient) = gradient else {
@@ -132,7 +135,7 @@ pub(super) fn recorded_calls(case: &Path) -> Result<Vec<GradientCall>> {
 }
 
 fn no_gradients() -> Error {
-    Error::internal("the result has no gradients")
+    Error::internal("the result has not all gradients")
 }
 
 fn difference(name: &str, found: &Tensor, recorded: &RecordedGradient) -> Difference {

@@ -29,7 +29,7 @@ pub struct CustomOperator {
     rules: CustomRules,
     /// Computes the results on the host.
     host: HostFunction,
-    /// Computes the gradients of the operands.
+    /// Computes the gradients of the operands; registered with this operator.
     gradient: Option<Arc<CustomOperator>>,
 }
 
@@ -91,7 +91,7 @@ impl CustomOperator {
     /// ```
     #[must_use]
     pub fn with_gradient(mut self, gradient: CustomOperator) -> CustomOperator {
-        self.rules.gradient = Some(Arc::new((gradient.name.clone(), gradient.rules.clone())));
+        self.rules.gradient = Some(gradient.name.clone());
         self.gradient = Some(Arc::new(gradient));
         self
     }
