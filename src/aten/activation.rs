@@ -113,7 +113,15 @@ pub(super) const ROWS: &[Composite] = &[
             }))
         },
         &["f32[B, 3]", "f16[3]"],
-    ),
+    )
+    .with_gradient(|call| {
+        let x = call.args().tensor("self");
+        let slope = in_compute_dtype(x, |x| {
+            let rising = x.lt(3.0).where_(x / 3.0 + 0.5, 1.0);
+            x.le(-3.0).where_(0.0, rising)
+        });
+        Ok(vec![("self", call.gradient(0)? * slope)])
+    }),
     Composite::elementwise(
         &["aten::hardsigmoid(Tensor self) -> Tensor"],
         |a| {
@@ -165,6 +173,7 @@ pub(super) const ROWS: &[Composite] = &[
         |a| Ok(in_compute_dtype(a.tensor("self"), log_sigmoid)),
         &["f32[B, 3]", "f16[3]"],
     )
+    .with_gradient(log_sigmoid_gradient)
     .with_strides(StrideRule::Standard),
     Composite::many(
         &["aten::log_sigmoid_forward(Tensor self) -> (Tensor, Tensor)"],
@@ -177,6 +186,7 @@ pub(super) const ROWS: &[Composite] = &[
         },
         &["f32[B, 3]"],
     )
+    .with_gradient(log_sigmoid_gradient)
     .with_strides(StrideRule::Standard),
     Composite::elementwise(
         &["aten::softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor"],
@@ -297,8 +307,15 @@ fn prelu<'g>(a: &Args<'g>) -> Result<Value<'g>> {
 }
 
 /// The logarithm of the sigmoid, without overflow for large magnitudes.
-pub(super) fn log_sigmoid(x: Value) -> Value {
+fn log_sigmoid(x: Value) -> Value {
     x.minimum(0.0) - (-x.abs()).exp().log1p()
+}
+
+/// The gradient of the first result. The second one is only for PyTorch's own backward pass.
+fn log_sigmoid_gradient<'g>(call: &CallGradient<'g>) -> Result<Vec<(&'static str, Value<'g>)>> {
+    let x = call.args().tensor("self");
+    let slope = in_compute_dtype(x, |x| (-x).sigmoid());
+    Ok(vec![("self", call.gradient(0)? * slope)])
 }
 
 /// `log(1 + exp(beta · x)) / beta`; `x` itself where `beta · x` exceeds the threshold.

@@ -318,12 +318,14 @@ pub(super) const ROWS: &[Composite] = &[
         &["aten::logaddexp(Tensor self, Tensor other) -> Tensor"],
         |a| Ok(log_sum(a, |x| x.exp(), 1.0)),
         &["f32[B, 3], f32[3]", "f16[3], f16[3]"],
-    ),
+    )
+    .with_gradient(|call| log_sum_gradient(call, |x| x.exp())),
     Composite::elementwise(
         &["aten::logaddexp2(Tensor self, Tensor other) -> Tensor"],
         |a| Ok(log_sum(a, |x| x.exp2(), std::f64::consts::LOG2_E)),
         &["f32[B, 3], f32[3]"],
-    ),
+    )
+    .with_gradient(|call| log_sum_gradient(call, |x| x.exp2())),
 ];
 
 /// `x ± alpha · y`; the sum of two `bool`s is "or".
@@ -523,4 +525,19 @@ fn log_sum<'g>(a: &Args<'g>, power: fn(Value<'g>) -> Value<'g>, scale: f64) -> V
     same_infinity
         .where_(x, x.maximum(y) + scaled_term)
         .to(dtype)
+}
+
+/// Gradients of [`log_sum`]. Where both operands are the same infinity they are not-a-number, as in PyTorch.
+fn log_sum_gradient<'g>(
+    call: &CallGradient<'g>,
+    power: fn(Value<'g>) -> Value<'g>,
+) -> Result<Vec<(&'static str, Value<'g>)>> {
+    let (_, [x, y]) = operands(call.args(), ["self", "other"]);
+    let gradient = call.gradient(0)?.to_compute();
+    let share = |x: Value<'g>, y: Value<'g>| gradient / (power(y - x) + 1.0);
+    Ok([
+        call.operand("self", share(x, y)),
+        call.operand("other", share(y, x)),
+    ]
+    .concat())
 }

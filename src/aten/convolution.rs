@@ -330,7 +330,7 @@ pub(super) fn patches<'g>(
 }
 
 /// Inserts `factor - 1` zeros between the elements of an axis.
-fn dilate(x: Value, axis: i64, factor: i64) -> Value {
+pub(super) fn dilate(x: Value, axis: i64, factor: i64) -> Value {
     if factor == 1 {
         return x;
     }

@@ -1,11 +1,13 @@
 //! Distances and similarities of vectors. Norms of half precision compute in `f32`.
 
+use super::norm::{Ties, norm_gradient, vector_norm};
 use super::pointwise::{float_operands, round_to};
 use super::positions::{above_diagonal, where_true};
-use super::{Args, Composite};
+use super::{Args, CallGradient, Composite};
 use crate::dim::Dim;
 use crate::error::Result;
 use crate::ir::Value;
+use crate::op::ScatterFunction;
 use crate::scalar::Scalar;
 
 pub(super) const ROWS: &[Composite] = &[
@@ -14,13 +16,13 @@ pub(super) const ROWS: &[Composite] = &[
             "aten::pairwise_distance(Tensor x1, Tensor x2, float p=2.0, float eps=1e-06, bool keepdim=False) -> Tensor",
         ],
         |a| {
-            Ok(pairwise_distance(
+            pairwise_distance(
                 a.tensor("x1"),
                 a.tensor("x2"),
                 a.float("p"),
                 a.float("eps"),
                 a.bool("keepdim"),
-            ))
+            )
         },
         &[
             "f32[B, 3], f32[B, 3]",
@@ -43,7 +45,8 @@ pub(super) const ROWS: &[Composite] = &[
             "f32[2, 3], f32[40, 3], 2, 2",
             "_euclidean_dist: f32[2, 3], f32[4, 3]",
         ],
-    ),
+    )
+    .with_gradient(all_pairs_gradient),
     Composite::one(
         &[
             "aten::pdist(Tensor self, float p=2.0) -> Tensor",
@@ -51,7 +54,8 @@ pub(super) const ROWS: &[Composite] = &[
         ],
         pairwise_within,
         &["f32[4, 3]", "f32[4, 3], 1"],
-    ),
+    )
+    .with_gradient(pairwise_within_gradient),
     Composite::one(
         &["aten::cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-08) -> Tensor"],
         cosine_similarity,
@@ -63,26 +67,6 @@ pub(super) const ROWS: &[Composite] = &[
     ),
 ];
 
-/// The norm of order `p` of the vectors along an axis, in the compute type.
-fn norm<'g>(x: Value<'g>, p: f64, dim: i64, keepdim: bool) -> Value<'g> {
-    let x = x.to_compute();
-    let magnitude = x.abs();
-    let sum = |x: Value<'g>| x.sum(&[dim], keepdim);
-    if p == 0.0 {
-        sum(magnitude.ne(0.0).to(x.dtype()))
-    } else if p == 1.0 {
-        sum(magnitude)
-    } else if p == 2.0 {
-        sum(x * x).sqrt()
-    } else if p == f64::INFINITY {
-        magnitude.amax(&[dim], keepdim)
-    } else if p == f64::NEG_INFINITY {
-        magnitude.amin(&[dim], keepdim)
-    } else {
-        sum(magnitude.pow(p)).pow(1.0 / p)
-    }
-}
-
 /// `‖x - y + eps‖` along the last axis.
 pub(super) fn pairwise_distance<'g>(
     x: Value<'g>,
@@ -90,21 +74,45 @@ pub(super) fn pairwise_distance<'g>(
     p: f64,
     eps: f64,
     keepdim: bool,
-) -> Value<'g> {
+) -> Result<Value<'g>> {
     let difference = x - y + eps;
-    norm(difference, p, -1, keepdim).to(difference.dtype())
+    let distance = vector_norm(difference.to_compute(), p, &[-1], keepdim)?;
+    Ok(distance.to(difference.dtype()))
 }
 
 /// Distances between the rows of one matrix and the rows of another (`torch.cdist`).
 fn all_pairs<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let (dtype, [x, y]) = float_operands(a, ["x1", "x2"]);
-    let p = if a.has("p") { a.float("p") } else { 2.0 };
+    let p = order(a);
     let distances = if p == 2.0 && uses_products(a, [x, y]) {
         distances_by_products(x, y)
     } else {
-        norm(x.unsqueeze(-2) - y.unsqueeze(-3), p, -1, false)
+        vector_norm(x.unsqueeze(-2) - y.unsqueeze(-3), p, &[-1], false)?
     };
     Ok(round_to(dtype, distances))
+}
+
+/// The order of the norm of the differences.
+fn order(a: &Args) -> f64 {
+    if a.has("p") { a.float("p") } else { 2.0 }
+}
+
+fn all_pairs_gradient<'g>(call: &CallGradient<'g>) -> Result<Vec<(&'static str, Value<'g>)>> {
+    let a = call.args();
+    let (_, [x, y]) = float_operands(a, ["x1", "x2"]);
+    let [distances, gradient] = [call.result(0)?, call.gradient(0)?].map(Value::to_compute);
+    let (of_x, of_y) = if order(a) == 2.0 {
+        let ratio = distances.eq(0.0).where_(0.0, gradient / distances);
+        let part = |ratio: Value<'g>, x: Value<'g>, y| x * ratio.sum(&[-1], true) - ratio.matmul(y);
+        (part(ratio, x, y), part(ratio.transpose(-2, -1), y, x))
+    } else {
+        let difference = x.unsqueeze(-2) - y.unsqueeze(-3);
+        let restored = [distances, gradient].map(|value| value.unsqueeze(-1));
+        let [distances, gradient] = restored;
+        let gradient = norm_gradient(difference, order(a), distances, gradient, Ties::Repeat);
+        (gradient.sum(&[-2], false), -gradient.sum(&[-3], false))
+    };
+    Ok([call.operand("x1", of_x), call.operand("x2", of_y)].concat())
 }
 
 /// PyTorch uses products for matrices with more rows than this, unless `compute_mode` says otherwise.
@@ -136,16 +144,36 @@ fn distances_by_products<'g>(x: Value<'g>, y: Value<'g>) -> Value<'g> {
 /// Distances between the rows of a matrix, each pair once (`torch.pdist`).
 fn pairwise_within<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let (dtype, [x]) = float_operands(a, ["self"]);
-    let [rows, _] = x.sizes()?;
-    let distances = norm(x.unsqueeze(1) - x.unsqueeze(0), a.float("p"), -1, false);
-    let is_above = above_diagonal(a.builder(), &rows, &rows)
-        .gt(0)
-        .flatten(0, -1);
-    let pair_count = (&rows * &(&rows - 1)).floor_div(&Dim::from(2));
-    let pair_distances = distances
-        .flatten(0, -1)
-        .index_select(0, where_true(is_above, pair_count));
+    let differences = x.unsqueeze(1) - x.unsqueeze(0);
+    let distances = vector_norm(differences, a.float("p"), &[-1], false)?;
+    let pair_distances = distances.flatten(0, -1).index_select(0, pairs(x)?);
     Ok(round_to(dtype, pair_distances))
+}
+
+/// The index of each pair of rows in the flattened matrix of all pairs.
+fn pairs(x: Value<'_>) -> Result<Value<'_>> {
+    let [rows, _] = x.sizes()?;
+    let is_above = above_diagonal(x.builder(), &rows, &rows).gt(0);
+    let count = (&rows * &(&rows - 1)).floor_div(&Dim::from(2));
+    Ok(where_true(is_above.flatten(0, -1), count))
+}
+
+fn pairwise_within_gradient<'g>(call: &CallGradient<'g>) -> Result<Vec<(&'static str, Value<'g>)>> {
+    let (_, [x]) = float_operands(call.args(), ["self"]);
+    let [rows, _] = x.sizes()?;
+    let pairs = pairs(x)?;
+    let matrix = |of_pairs: Value<'g>| {
+        let zeros = x.builder().full(of_pairs.dtype(), [&rows * &rows], 0.0);
+        let all = zeros.scatter(0, pairs, of_pairs, ScatterFunction::Set);
+        all.reshape([rows.clone(), rows.clone(), Dim::ONE])
+    };
+    let of_pairs = [call.result(0)?, call.gradient(0)?].map(Value::to_compute);
+    let [distances, gradient] = of_pairs.map(matrix);
+    let difference = x.unsqueeze(1) - x.unsqueeze(0);
+    let order = call.args().float("p");
+    let gradient = norm_gradient(difference, order, distances, gradient, Ties::Repeat);
+    let sum = gradient.sum(&[1], false) - gradient.sum(&[0], false);
+    Ok(call.operand("self", sum))
 }
 
 /// Computes `torch.cosine_similarity`. Norms are clamped to at least `eps`.
@@ -159,11 +187,10 @@ fn cosine_similarity<'g>(a: &Args<'g>) -> Result<Value<'g>> {
         .symbols()
         .broadcast_shapes(&[x.shape(), y.shape()])?;
     let dim = a.int("dim");
-    let unit = |x: Value<'g>| {
+    let unit = |x: Value<'g>| -> Result<Value<'g>> {
         let x = x.expand(shape.clone());
-        x / norm(x, 2.0, dim, true)
-            .to(x.dtype())
-            .maximum(a.float("eps"))
+        let norm = vector_norm(x.to_compute(), 2.0, &[dim], true)?;
+        Ok(x / norm.to(x.dtype()).maximum(a.float("eps")))
     };
-    Ok((unit(x) * unit(y)).sum(&[dim], false))
+    Ok((unit(x)? * unit(y)?).sum(&[dim], false))
 }

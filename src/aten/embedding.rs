@@ -5,7 +5,7 @@ use super::bounds_checks::{self as check, NegativeIndices};
 use super::index::rows_of;
 use super::norm::vector_norm;
 use super::scatter::scatter_reduce;
-use super::{Args, Composite};
+use super::{Args, Composite, detach};
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::Result;
@@ -96,9 +96,30 @@ fn embedding_bag<'g>(a: &Args<'g>) -> Result<Vec<Value<'g>>> {
         .full(rows.dtype(), vec![slot_count.clone(), width], 0);
     let slot_of_element = slot.unsqueeze(1).expand(rows.shape());
     let reduced = scatter_reduce(zeros, 0, slot_of_element, rows, reduce, false)?;
+    let reduced = match reduce {
+        "amax" => first_of_equals(reduced, slot_of_element, rows)?,
+        _ => reduced,
+    };
     let sizes = a.builder().full(DType::I64, vec![slot_count], 0);
     let ones = a.builder().full(DType::I64, slot.shape(), 1);
     let sizes = scatter_reduce(sizes, 0, slot, ones, "sum", true)?.narrow(0, 0, bag_count.clone());
     let result = reduced.narrow(0, 0, bag_count).to(weight.dtype());
     Ok(vec![result, bag_of_index, sizes, sizes])
+}
+
+/// The largest element of each bag, as the first row that has it: this one gets the gradient.
+fn first_of_equals<'g>(
+    largest: Value<'g>,
+    bag_of_element: Value<'g>,
+    rows: Value<'g>,
+) -> Result<Value<'g>> {
+    let count = rows.size(0);
+    let position = rows.positions(0).expand(rows.shape());
+    let is_largest = rows.eq(largest.gather(0, bag_of_element));
+    let position = is_largest.where_(position, &count);
+    let none = rows.builder().full(DType::I64, largest.shape(), &count);
+    let first = scatter_reduce(none, 0, bag_of_element, position, "amin", true)?;
+    let chosen = rows.gather(0, first.minimum(&count - 1));
+    // Of an empty bag, or of one with not-a-number, no row is chosen.
+    Ok(first.lt(&count).where_(chosen, detach(largest)?))
 }

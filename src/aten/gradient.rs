@@ -10,12 +10,7 @@ pub type GradientRule = for<'g> fn(&CallGradient<'g>) -> Result<Vec<(&'static st
 
 /// The value without a gradient: a call of `aten::detach`.
 pub(crate) fn detach(value: Value) -> Result<Value> {
-    let name = &operator("aten.detach")?.name;
-    let results = value
-        .builder()
-        .call(name, vec![value.into()], vec![value.ty()]);
-    let result = results.first().copied();
-    result.ok_or_else(|| Error::internal("detach has no result"))
+    operator("aten.detach")?.call_one(value.builder(), vec![value.into()])
 }
 
 /// A call, its results, and their gradients.

@@ -212,7 +212,11 @@ impl GridAxis {
             BORDER => position,
             _ => self.reflected(position),
         };
-        position.maximum(0.0).minimum(&self.size - 1)
+        let builder = position.builder();
+        let last = builder.full(position.dtype(), [], &self.size - 1);
+        // Positions on the border have no gradient, as those beyond it.
+        let is_before = position.le(0.0);
+        is_before.where_(0.0, position.ge(last).where_(last, position))
     }
 
     /// Reflects positions at the centres or edges of the outer elements, as often as needed.

@@ -2,10 +2,8 @@
 
 use std::f64::consts::PI;
 
-use super::activation::log_sigmoid;
 use super::distance::pairwise_distance;
-use super::pointwise::in_compute_dtype;
-use super::{Args, Composite};
+use super::{Args, CallGradient, Composite, operator};
 use crate::error::Result;
 use crate::ir::Value;
 
@@ -44,7 +42,8 @@ pub(super) const ROWS: &[Composite] = &[
         ],
         binary_cross_entropy,
         &["f32[B, 3], f32[B, 3]", "f32[3], f32[3], f32[3], 2"],
-    ),
+    )
+    .with_gradient(binary_cross_entropy_gradient),
     Composite::elementwise(
         &[
             "aten::binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight=None, Tensor? pos_weight=None, int reduction=1) -> Tensor",
@@ -167,13 +166,41 @@ fn weighted<'g>(a: &Args<'g>, loss: Value<'g>) -> Result<Value<'g>> {
 /// (`aten/src/ATen/native/Loss.cpp`).
 fn binary_cross_entropy<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let (x, target) = (a.tensor("self"), a.tensor("target"));
+    weighted(a, element_cross_entropy(x, target))
+}
+
+fn element_cross_entropy<'g>(x: Value<'g>, target: Value<'g>) -> Value<'g> {
     let (log_x, log_not_x) = (x.log().maximum(-100.0), (-x).log1p().maximum(-100.0));
-    weighted(a, (target - 1.0) * log_not_x - target * log_x)
+    (target - 1.0) * log_not_x - target * log_x
+}
+
+/// Gradients of [`binary_cross_entropy`] by PyTorch's `binary_cross_entropy_backward`, whose denominator is at least 1e-12.
+fn binary_cross_entropy_gradient<'g>(
+    call: &CallGradient<'g>,
+) -> Result<Vec<(&'static str, Value<'g>)>> {
+    let (a, gradient) = (call.args(), call.gradient(0)?);
+    let (x, target) = (a.tensor("self"), a.tensor("target"));
+    let elements = match a.int("reduction") {
+        1 => gradient / x.numel(),
+        _ => gradient,
+    };
+    let weighted = match a.optional_tensor("weight") {
+        Some(weight) => (elements * weight).to(x.dtype()),
+        None => elements,
+    };
+    let of_x = weighted * (x - target) / ((1.0 - x) * x).maximum(1e-12);
+    let of_target = weighted * ((1.0 - x).log() - x.log());
+    let mut gradients = vec![("self", of_x), ("target", of_target)];
+    if let Some(weight) = a.optional_tensor("weight") {
+        let of_weight = elements * element_cross_entropy(x, target);
+        gradients.push(("weight", of_weight.sum_to(&weight.shape())));
+    }
+    Ok(gradients)
 }
 
 fn binary_cross_entropy_with_logits<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let (x, target) = (a.tensor("self"), a.tensor("target"));
-    let log = in_compute_dtype(x, log_sigmoid);
+    let log = operator("aten.log_sigmoid")?.call_one(a.builder(), vec![x.into()])?;
     let log = match a.optional_tensor("pos_weight") {
         Some(weight) => log * ((weight - 1.0) * target + 1.0),
         None => log,
@@ -187,8 +214,9 @@ fn divergence<'g>(a: &Args<'g>, x: Value<'g>, target: Value<'g>) -> Result<Value
     if a.bool("log_target") {
         return Ok(target.exp() * (target - x));
     }
-    let target_term = target.eq(0.0).where_(0.0, target * target.log());
-    Ok(target_term - target * x)
+    let xlogy = operator("aten.xlogy.Tensor")?;
+    let terms = xlogy.call_one(a.builder(), vec![target.into(), target.into()])?;
+    Ok(terms - target * x)
 }
 
 /// Negative log-likelihood of a Poisson distribution, without the logarithm of the target's factorial. With `full`,
@@ -241,9 +269,9 @@ fn triplet_margin<'g>(a: &Args<'g>) -> Result<Value<'g>> {
         ["anchor", "positive", "negative"].map(|name| a.tensor(name));
     let distance = |x, y| pairwise_distance(x, y, a.float("p"), a.float("eps"), false);
     let (positive_distance, mut negative_distance) =
-        (distance(anchor, positive), distance(anchor, negative));
+        (distance(anchor, positive)?, distance(anchor, negative)?);
     if a.bool("swap") {
-        negative_distance = negative_distance.minimum(distance(positive, negative));
+        negative_distance = negative_distance.minimum(distance(positive, negative)?);
     }
     reduce(
         a,

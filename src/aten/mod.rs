@@ -95,6 +95,7 @@ mod replace_part;
 mod resample;
 mod resize;
 mod scatter;
+mod scatter_gradient;
 mod signal;
 mod slice;
 mod softmax;
@@ -401,6 +402,17 @@ impl Operator {
         arguments
             .extend(missing.map(|parameter| parameter.default.clone().unwrap_or(Argument::None)));
         Ok(builder.call(&self.name, arguments, types))
+    }
+
+    /// [`Operator::call`] of an operator with one result, for bodies of other rows whose gradient is that of the call.
+    fn call_one<'g>(
+        &'static self,
+        builder: &'g Builder,
+        arguments: Vec<Argument>,
+    ) -> Result<Value<'g>> {
+        let results = self.call(builder, arguments)?;
+        let result = results.first().copied();
+        result.ok_or_else(|| Error::internal(format!("{} has no result", self.name)))
     }
 }
 

@@ -4,16 +4,20 @@ use super::factorize::{Lu, Matrix};
 use super::linalg::inverse;
 use super::reduce::{dims, require_float};
 use super::spectral::spectral_norm;
-use super::{Args, Composite};
+use super::{Args, CallGradient, Composite, operator};
 use crate::error::{Error, Result};
 use crate::ir::{Argument, Value};
+use crate::scalar::Scalar;
 
 pub(super) const ROWS: &[Composite] = &[
     Composite::one(
         &[
             "aten::linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
         ],
-        |a| vector_norm(operand(a)?, a.float("ord"), &dims(a), a.bool("keepdim")),
+        |a| {
+            let (order, dims, keepdim) = (a.float("ord"), dims(a), a.bool("keepdim"));
+            Ok(norm_of_elements(operand(a)?, order, &dims, keepdim))
+        },
         &[
             "f32[B, 3]",
             "f32[2, 3], 1, [1], True",
@@ -21,7 +25,8 @@ pub(super) const ROWS: &[Composite] = &[
             "f32[2, 3], 3.5, [0]",
             "f16[2, 3], 2, [1]",
         ],
-    ),
+    )
+    .with_gradient(vector_norm_gradient),
     Composite::one(
         &[
             "aten::norm.Scalar(Tensor self, Scalar p=2) -> Tensor",
@@ -147,13 +152,27 @@ fn operand<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     require_float(x.to(a.dtype("dtype").unwrap_or(x.dtype())))
 }
 
-/// `(Σ |x|^order)^(1/order)` along dimensions (all if none are given), and its limits for the orders 0 and ±∞.
+/// The norm of vectors along dimensions (all if none are given): a call of `aten::linalg_vector_norm`, so that it has that
+/// operator's gradient.
 pub(super) fn vector_norm<'g>(
     x: Value<'g>,
     order: f64,
     dims: &[i64],
     keepdim: bool,
 ) -> Result<Value<'g>> {
+    let numbers = dims.iter().map(|dim| Scalar::Int(*dim).into()).collect();
+    let order = Scalar::Float(order).into();
+    let arguments = vec![
+        x.into(),
+        order,
+        Argument::List(numbers),
+        Scalar::Bool(keepdim).into(),
+    ];
+    operator("aten.linalg_vector_norm")?.call_one(x.builder(), arguments)
+}
+
+/// `(Σ |x|^order)^(1/order)` along dimensions, and its limits for the orders 0 and ±∞.
+fn norm_of_elements<'g>(x: Value<'g>, order: f64, dims: &[i64], keepdim: bool) -> Value<'g> {
     let magnitude = x.to_compute().abs();
     let norm = match order {
         f64::INFINITY => magnitude.amax(dims, keepdim),
@@ -163,7 +182,59 @@ pub(super) fn vector_norm<'g>(
         2.0 => (magnitude * magnitude).sum(dims, keepdim).sqrt(),
         order => magnitude.pow(order).sum(dims, keepdim).pow(1.0 / order),
     };
-    Ok(norm.to(x.dtype()))
+    norm.to(x.dtype())
+}
+
+fn vector_norm_gradient<'g>(call: &CallGradient<'g>) -> Result<Vec<(&'static str, Value<'g>)>> {
+    let a = call.args();
+    let x = operand(a)?.to_compute();
+    let restored = |value: Value<'g>| value.to_compute().restore_dims(x.shape(), &dims(a));
+    let [norm, gradient] = [call.result(0)?, call.gradient(0)?].map(restored);
+    let gradient = norm_gradient(x, a.float("ord"), norm, gradient, Ties::Share);
+    Ok(vec![("self", gradient.to(a.tensor("self").dtype()))])
+}
+
+/// How elements of equal magnitude get the gradient of a norm of infinite order.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ties {
+    /// Each gets an equal share.
+    Share,
+    /// Each gets all of it, as in `cdist` and `pdist`.
+    Repeat,
+}
+
+/// The gradient of the elements of a norm that kept its axes: PyTorch's `norm_backward` in `FunctionsManual.cpp`. A norm of
+/// zero passes none on, nor do elements that are zero where the order is below 1.
+pub(super) fn norm_gradient<'g>(
+    x: Value<'g>,
+    order: f64,
+    norm: Value<'g>,
+    gradient: Value<'g>,
+    ties: Ties,
+) -> Value<'g> {
+    let (sign, magnitude) = (x.sign(), x.abs());
+    let unless_zero = |value: Value<'g>| norm.eq(0.0).where_(0.0, value);
+    match order {
+        0.0 => x * 0.0,
+        1.0 => sign * gradient,
+        2.0 => x * unless_zero(gradient / norm),
+        f64::INFINITY | f64::NEG_INFINITY => {
+            let is_extreme = magnitude.eq(norm).logical_or(norm.isnan()).to(x.dtype());
+            let count = match ties {
+                Ties::Share => is_extreme.sum_to(&norm.shape()),
+                Ties::Repeat => norm * 0.0 + 1.0,
+            };
+            sign * is_extreme * (gradient / count)
+        }
+        ..1.0 => {
+            let power = x.eq(0.0).where_(0.0, sign * magnitude.pow(order - 1.0));
+            power * gradient * norm.pow(1.0 - order)
+        }
+        1.0..2.0 => {
+            sign * magnitude.pow(order - 1.0) * unless_zero(gradient / norm.pow(order - 1.0))
+        }
+        _ => x * magnitude.pow(order - 2.0) * unless_zero(gradient / norm.pow(order - 1.0)),
+    }
 }
 
 /// The kind of a matrix norm.

@@ -2,7 +2,7 @@
 
 use super::reduce::require_float;
 use super::split::check_axis;
-use super::{Args, Composite, StrideRule};
+use super::{Args, CallGradient, Composite, StrideRule};
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -79,7 +79,8 @@ pub(super) const ROWS: &[Composite] = &[
         &["aten::median(Tensor self) -> Tensor"],
         |a| Ok(median(a, a.tensor("self").flatten(0, -1), 0, false)?.0),
         &["f32[B, 3]", "i64[4]", "f32[]"],
-    ),
+    )
+    .with_gradient(to_equals),
     Composite::many(
         &[
             "aten::median.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
@@ -95,7 +96,8 @@ pub(super) const ROWS: &[Composite] = &[
         &["aten::nanmedian(Tensor self) -> Tensor"],
         |a| Ok(median(a, a.tensor("self").flatten(0, -1), 0, true)?.0),
         &["f32[B, 3]", "i64[4]"],
-    ),
+    )
+    .with_gradient(to_equals),
     Composite::many(
         &[
             "aten::nanmedian.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
@@ -152,6 +154,15 @@ fn select_index<'g>(a: &Args, x: Value<'g>, dim: i64, index: &Dim) -> Value<'g> 
     } else {
         x.select(dim, index.clone())
     }
+}
+
+/// The elements that equal the only result share its gradient.
+fn to_equals<'g>(call: &CallGradient<'g>) -> Result<Vec<(&'static str, Value<'g>)>> {
+    let (x, result) = (call.args().tensor("self"), call.result(0)?);
+    let is_both_nan = x.isnan().logical_and(result.isnan());
+    let is_equal = x.eq(result).logical_or(is_both_nan).to(x.dtype());
+    let share = call.gradient(0)? / is_equal.sum(&[], false);
+    Ok(vec![("self", is_equal * share)])
 }
 
 /// The medians along the argument `dim`, and their indices.

@@ -9,7 +9,7 @@ use crate::scalar::Scalar;
 
 use super::reduce::require_elements_in_last_axes;
 use super::windows::{PoolAxis, Windows};
-use super::{Args, Composite, StrideRule};
+use super::{Args, CallGradient, Composite, StrideRule};
 
 pub(super) const ROWS: &[Composite] = &[
     Composite::one(
@@ -22,6 +22,7 @@ pub(super) const ROWS: &[Composite] = &[
             "f32[3, 9], [2], ceil_mode=True",
         ],
     )
+    .with_gradient(|call| max_pool_gradient(call, 1))
     .with_strides(StrideRule::Standard),
     Composite::one(
         &[
@@ -34,6 +35,7 @@ pub(super) const ROWS: &[Composite] = &[
             "i64[1, 2, 5, 6], [2, 3], padding=1",
         ],
     )
+    .with_gradient(|call| max_pool_gradient(call, 2))
     .with_strides(StrideRule::Images(2)),
     Composite::one(
         &[
@@ -42,6 +44,7 @@ pub(super) const ROWS: &[Composite] = &[
         |a| max_pool(a, 3),
         &["f32[2, 2, 5, 6, 7], [2, 3, 2], padding=1"],
     )
+    .with_gradient(|call| max_pool_gradient(call, 3))
     .with_strides(StrideRule::Images(3)),
     Composite::many(
         &[
@@ -50,6 +53,7 @@ pub(super) const ROWS: &[Composite] = &[
         |a| max_pool_with_indices(a, 1),
         &["f32[2, 3, 9], [3], [2], [1]"],
     )
+    .with_gradient(|call| max_pool_gradient(call, 1))
     .with_strides(StrideRule::Images(1)),
     Composite::many(
         &[
@@ -61,6 +65,7 @@ pub(super) const ROWS: &[Composite] = &[
             "f32[3, 7, 8], [3, 2], 2, 1, 2, True",
         ],
     )
+    .with_gradient(|call| max_pool_gradient(call, 2))
     .with_strides(StrideRule::Images(2)),
     Composite::many(
         &[
@@ -69,6 +74,7 @@ pub(super) const ROWS: &[Composite] = &[
         |a| max_pool_with_indices(a, 3),
         &["f32[2, 2, 5, 6, 7], [2, 3, 2], padding=1"],
     )
+    .with_gradient(|call| max_pool_gradient(call, 3))
     .with_strides(StrideRule::Images(3)),
     Composite::one(
         &[
@@ -133,18 +139,21 @@ pub(super) const ROWS: &[Composite] = &[
         |a| adaptive_max_pool(a, 1),
         &["f32[B, 3, L], [3]"],
     )
+    .with_gradient(|call| adaptive_max_pool_gradient(call, 1))
     .with_strides(StrideRule::Images(1)),
     Composite::many(
         &["aten::adaptive_max_pool2d(Tensor self, int[2] output_size) -> (Tensor, Tensor)"],
         |a| adaptive_max_pool(a, 2),
         &["f32[B, 3, H, W], [1, 1]", "f32[3, 7, 8], [3, 4]"],
     )
+    .with_gradient(|call| adaptive_max_pool_gradient(call, 2))
     .with_strides(StrideRule::Images(2)),
     Composite::many(
         &["aten::adaptive_max_pool3d(Tensor self, int[3] output_size) -> (Tensor, Tensor)"],
         |a| adaptive_max_pool(a, 3),
         &["f32[1, 2, 5, 6, 7], [2, 3, 1]"],
-    ),
+    )
+    .with_gradient(|call| adaptive_max_pool_gradient(call, 3)),
     Composite::one(
         &["aten::max_unpool2d(Tensor self, Tensor indices, SymInt[2] output_size) -> Tensor"],
         |a| max_unpool(a, 2),
@@ -207,25 +216,55 @@ pub(super) fn axes(a: &Args, count: usize) -> Result<Vec<PoolAxis>> {
         .collect()
 }
 
+/// The windows of max pooling over the last `count` axes.
+fn max_pool_windows<'g>(a: &Args<'g>, count: usize) -> Result<Windows<'g>> {
+    let x = require_elements_in_last_axes(a.tensor("self"), count + 1)?;
+    Windows::sliding(x, &axes(a, count)?, max_pool_padding(x.dtype()))
+}
+
 /// Max pooling over the last `count` axes.
 fn max_pool<'g>(a: &Args<'g>, count: usize) -> Result<Value<'g>> {
-    let x = require_elements_in_last_axes(a.tensor("self"), count + 1)?;
-    let windows = Windows::sliding(x, &axes(a, count)?, max_pool_padding(x.dtype()))?;
-    Ok(windows.reduce(ReduceFunction::Max))
+    Ok(max_pool_windows(a, count)?.reduce(ReduceFunction::Max))
+}
+
+fn max_pool_gradient<'g>(
+    call: &CallGradient<'g>,
+    count: usize,
+) -> Result<Vec<(&'static str, Value<'g>)>> {
+    let windows = max_pool_windows(call.args(), count)?;
+    Ok(vec![(
+        "self",
+        windows.gradient_of_maximum(call.gradient(0)?)?,
+    )])
 }
 
 /// Max pooling over the last `count` axes, and the index of each maximum in the flattened spatial axes.
 fn max_pool_with_indices<'g>(a: &Args<'g>, count: usize) -> Result<Vec<Value<'g>>> {
-    let x = require_elements_in_last_axes(a.tensor("self"), count + 1)?;
-    let windows = Windows::sliding(x, &axes(a, count)?, max_pool_padding(x.dtype()))?;
+    let windows = max_pool_windows(a, count)?;
     Ok(vec![windows.reduce(ReduceFunction::Max), windows.argmax()])
+}
+
+/// [`max_pool_windows`] with the argument `output_size` instead of window parameters.
+fn adaptive_max_pool_windows<'g>(a: &Args<'g>, count: usize) -> Result<Windows<'g>> {
+    let x = require_elements_in_last_axes(a.tensor("self"), count + 1)?;
+    Windows::adaptive(x, &outputs(a, x, count)?, max_pool_padding(x.dtype()))
 }
 
 /// [`max_pool_with_indices`] with the argument `output_size` instead of window parameters.
 fn adaptive_max_pool<'g>(a: &Args<'g>, count: usize) -> Result<Vec<Value<'g>>> {
-    let x = require_elements_in_last_axes(a.tensor("self"), count + 1)?;
-    let windows = Windows::adaptive(x, &outputs(a, x, count)?, max_pool_padding(x.dtype()))?;
+    let windows = adaptive_max_pool_windows(a, count)?;
     Ok(vec![windows.reduce(ReduceFunction::Max), windows.argmax()])
+}
+
+fn adaptive_max_pool_gradient<'g>(
+    call: &CallGradient<'g>,
+    count: usize,
+) -> Result<Vec<(&'static str, Value<'g>)>> {
+    let windows = adaptive_max_pool_windows(call.args(), count)?;
+    Ok(vec![(
+        "self",
+        windows.gradient_of_maximum(call.gradient(0)?)?,
+    )])
 }
 
 /// The sum over windows of a zero-padded input, divided by the number of counted elements. That number depends only on the

@@ -89,7 +89,8 @@ pub(super) const ROWS: &[Composite] = &[
             Ok((total / count).to(x.dtype()))
         },
         &["f32[B, 3]", "f16[2, 3], [1], True"],
-    ),
+    )
+    .with_gradient(nan_mean_gradient),
     Composite::one(
         &["aten::amax(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor"],
         |a| Ok(require_elements(a.tensor("self"), &dims(a))?.amax(&dims(a), a.bool("keepdim"))),
@@ -258,7 +259,26 @@ pub(super) const ROWS: &[Composite] = &[
 
 /// Of equal extreme elements along an axis, the one whose index is returned gets the gradient.
 fn at_extreme<'g>(call: &CallGradient<'g>) -> Result<Vec<(&'static str, Value<'g>)>> {
-    call.at_indices(call.args().int("dim"), call.args().bool("keepdim"))
+    let (a, x) = (call.args(), call.args().tensor("self"));
+    if x.rank() == 0 {
+        return Ok(vec![("self", call.gradient(0)?)]);
+    }
+    let restored = |value: Value<'g>| value.restore_dims(x.shape(), &[a.int("dim")]);
+    let (gradient, index) = (restored(call.gradient(0)?), restored(call.result(1)?));
+    let is_extreme = x.positions(a.int("dim")).eq(index);
+    Ok(vec![("self", is_extreme.where_(gradient, 0.0))])
+}
+
+/// The gradient of a mean without not-a-number. It is not-a-number itself where no element counts, as in PyTorch.
+fn nan_mean_gradient<'g>(call: &CallGradient<'g>) -> Result<Vec<(&'static str, Value<'g>)>> {
+    let (a, x) = (call.args(), call.args().tensor("self"));
+    let counts = x.isnan().logical_not();
+    let gradient = call.gradient(0)?.restore_dims(x.shape(), &dims(a));
+    let share = gradient / counts.sum(&dims(a), true);
+    Ok(vec![(
+        "self",
+        (counts.to(share.dtype()) * share).to(x.dtype()),
+    )])
 }
 
 /// The argument `dim` as a list. An empty list means all dimensions, as in PyTorch.

@@ -3,6 +3,7 @@
 use super::advanced::index_put;
 use super::bounds_checks::{self as check, NegativeIndices};
 use super::cumulative::cumulative_true_count;
+use super::scatter_gradient::reduction_gradient;
 use super::{Args, Composite, StrideRule};
 use crate::dim::Dim;
 use crate::dtype::DType;
@@ -73,7 +74,8 @@ pub(super) const ROWS: &[Composite] = &[
             "two: i64[4], 0, i64[5], i64[5], 'amax', include_self=False",
             "two: f32[4, 2], 0, i64[3, 2], f32[3, 2], 'prod'",
         ],
-    ),
+    )
+    .with_gradient(|call| reduction_gradient(call, "src", index(call.args()))),
     Composite::one(
         &[
             "aten::index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor",
@@ -144,7 +146,12 @@ pub(super) const ROWS: &[Composite] = &[
             "f32[4, B], 0, i64[3], f32[3, B], 'mean'",
             "f32[4], 0, i64[3], f32[3], 'amin', include_self=False",
         ],
-    ),
+    )
+    .with_gradient(|call| {
+        let (a, source) = (call.args(), call.args().tensor("source"));
+        let index = along(source, a.int("dim"), index(a))?;
+        reduction_gradient(call, "source", index)
+    }),
     Composite::one(
         &["aten::put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor"],
         |a| {
@@ -228,7 +235,7 @@ fn along<'g>(source: Value<'g>, dim: i64, index: Value<'g>) -> Result<Value<'g>>
 }
 
 /// Computes `torch.scatter`, scalars included. A source may be larger than its index.
-fn scatter<'g>(
+pub(super) fn scatter<'g>(
     x: Value<'g>,
     dim: i64,
     index: Value<'g>,

@@ -1,7 +1,7 @@
 //! Variances and covariances.
 
 use super::reduce::{dims, require_float};
-use super::{Args, Composite};
+use super::{Args, CallGradient, Composite};
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -36,7 +36,8 @@ pub(super) const ROWS: &[Composite] = &[
             "dim: f32[2, 3], [1], False, True",
             "correction: f32[2, 3], [0], correction=0",
         ],
-    ),
+    )
+    .with_gradient(deviation_gradient),
     Composite::many(
         &[
             "aten::var_mean(Tensor self, bool unbiased=True) -> (Tensor, Tensor)",
@@ -60,7 +61,8 @@ pub(super) const ROWS: &[Composite] = &[
             "f32[B, 3]",
             "correction: f32[2, 3], [0], correction=0, keepdim=True",
         ],
-    ),
+    )
+    .with_gradient(deviation_gradient),
     Composite::one(
         &[
             "aten::cov(Tensor self, *, int correction=1, Tensor? fweights=None, Tensor? aweights=None) -> Tensor",
@@ -114,6 +116,23 @@ fn deviation<'g>(a: &Args<'g>) -> Result<(Value<'g>, Value<'g>)> {
     let (x, dims, keepdim) = (require_float(a.tensor("self"))?, dims(a), a.bool("keepdim"));
     let variance = x.to_compute().var(&dims, correction(a), keepdim);
     Ok((variance.sqrt().to(x.dtype()), x.mean(&dims, keepdim)))
+}
+
+/// Gradients of [`deviation`]. A deviation of zero passes none on.
+fn deviation_gradient<'g>(call: &CallGradient<'g>) -> Result<Vec<(&'static str, Value<'g>)>> {
+    let (a, x) = (call.args(), call.args().tensor("self"));
+    let (dims, wide) = (dims(a), x.to_compute());
+    let restored = |value: Value<'g>| value.to_compute().restore_dims(x.shape(), &dims);
+    let deviation = restored(call.result(0)?);
+    let gradient = restored(call.gradient(0)?);
+    let scale = deviation.eq(0.0).where_(0.0, gradient / deviation);
+    let count = wide.numel_along(&dims);
+    let divisor = (count - correction(a)).maximum(0.0);
+    let mut sum = (wide - wide.mean(&dims, true)) * (scale / divisor);
+    if let Some(gradient) = call.gradient_if_used(1) {
+        sum = sum + restored(gradient) / count;
+    }
+    Ok(vec![("self", sum.to(x.dtype()))])
 }
 
 /// Covariance of the rows of a matrix; a scalar for a vector. `frequencies` and `importances` weight the columns, as

@@ -4,8 +4,14 @@ use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ir::Value;
-use crate::op::ReduceFunction;
+use crate::op::{ReduceFunction, ScatterFunction};
 use crate::scalar::Scalar;
+
+use super::convolution::dilate;
+use super::pooling::scatter_in_planes;
+
+/// Largest window whose places are added one by one in a gradient.
+const MAX_ADDED_TAPS: i64 = 16;
 
 /// Parameters of the windows along one axis.
 pub(super) struct PoolAxis {
@@ -197,7 +203,71 @@ impl<'g> Windows<'g> {
     }
 }
 
+impl<'g> Windows<'g> {
+    /// The gradient of the input for the gradient of each window's largest element: that of the first of equals, as in
+    /// PyTorch.
+    pub fn gradient_of_maximum(&self, gradient: Value<'g>) -> Result<Value<'g>> {
+        let taps = self.axes.iter().map(|axis| axis.taps.as_const());
+        let taps: Option<Vec<i64>> = taps.collect();
+        let taps = taps.filter(|taps| taps.iter().product::<i64>() <= MAX_ADDED_TAPS);
+        match taps.filter(|_| self.axes.iter().all(WindowedAxis::is_sliding)) {
+            Some(taps) => Ok(self.sum_of_taps(gradient, &taps)),
+            None => {
+                let sizes: Vec<Dim> = self.axes.iter().map(|axis| axis.size.clone()).collect();
+                scatter_in_planes(gradient, self.argmax(), &sizes, ScatterFunction::Add)
+            }
+        }
+    }
+
+    /// For each place in a window, the gradients of the windows whose largest element is there; their sum.
+    fn sum_of_taps(&self, gradient: Value<'g>, taps: &[i64]) -> Value<'g> {
+        let (rank, count) = (gradient.rank(), self.axes.len());
+        // Devices read floats faster than 64-bit integers.
+        let largest = self.value.flatten(-(count as i64), -1).argmax(-1, false);
+        let largest = largest.to(gradient.dtype());
+        let part = |tap: i64| {
+            let mut part = largest.eq(tap as f64).where_(gradient, 0.0);
+            let mut remaining = tap;
+            let axes = (rank - count..rank).zip(&self.axes).zip(taps).rev();
+            for ((dim, axis), taps) in axes {
+                part = axis.spread(part, dim as i64, remaining % taps);
+                remaining /= taps;
+            }
+            part
+        };
+        (1..taps.iter().product()).fold(part(0), |sum, tap| sum + part(tap))
+    }
+}
+
 impl WindowedAxis {
+    fn is_sliding(&self) -> bool {
+        matches!(self.placement, WindowPlacement::Sliding { .. })
+    }
+
+    /// Moves one element of each sliding window to its position in the input, among zeros.
+    fn spread<'g>(&self, x: Value<'g>, dim: i64, tap: i64) -> Value<'g> {
+        let WindowPlacement::Sliding {
+            stride,
+            padding,
+            dilation,
+        } = self.placement
+        else {
+            return x;
+        };
+        let spread = dilate(x, dim, stride);
+        let (start, end) = (Dim::from(tap * dilation), &self.size + padding);
+        let rest = &end - &start - spread.size(dim);
+        let on_axis = |size: Dim| {
+            let mut sizes = vec![Dim::ZERO; x.rank()];
+            if let Some(of_axis) = usize::try_from(dim).ok().and_then(|dim| sizes.get_mut(dim)) {
+                *of_axis = size;
+            }
+            sizes
+        };
+        let padded = spread.pad(&on_axis(start), &on_axis(rest.maximum(&Dim::ZERO)), 0.0);
+        padded.narrow(dim, padding, self.size.clone())
+    }
+
     /// An axis of this size with the given number of adaptive windows.
     fn adaptive(size: Dim, windows: Dim) -> WindowedAxis {
         let taps = if size == windows {

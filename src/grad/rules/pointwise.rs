@@ -4,6 +4,7 @@ use super::super::backward::{ArgumentGradients, NodeGradient};
 use crate::error::{Error, Result};
 use crate::ir::{Argument, Value};
 use crate::op::{BinaryFunction, Derivative, UnaryFunction};
+use crate::scalar::Scalar;
 
 /// A part of a formula.
 #[derive(Clone, Copy)]
@@ -28,12 +29,38 @@ pub(super) fn binary<'g>(
         if !node.wants(operand) {
             return Ok(None);
         }
+        if let Some(number) = bound(function, node, operand) {
+            return within_bound(function, node.operand(operand)?, number, node.gradient(0)?);
+        }
         let formula = function.derivative(operand)?;
         let which = ["its first operand", "its second operand"];
         let formula = formula.ok_or_else(|| undefined(which.get(operand).unwrap_or(&"it")))?;
         product(node, &formula)
     };
     Ok(vec![of(0)?, of(1)?])
+}
+
+/// The number that bounds an operand of a maximum or minimum.
+fn bound(function: BinaryFunction, node: &NodeGradient, operand: usize) -> Option<Scalar> {
+    let is_bounded = matches!(function, BinaryFunction::Maximum | BinaryFunction::Minimum);
+    match node.node.arguments.get(1 - operand.min(1)) {
+        Some(Argument::Number(number)) if is_bounded => Some(*number),
+        _ => None,
+    }
+}
+
+/// A bound is that of `torch.clamp`: an operand that equals it has the gradient. (Two equal tensors share it.)
+fn within_bound<'g>(
+    function: BinaryFunction,
+    x: Value<'g>,
+    bound: Scalar,
+    gradient: Value<'g>,
+) -> Result<Option<Value<'g>>> {
+    let is_beyond = match function {
+        BinaryFunction::Maximum => x.lt(bound),
+        _ => x.gt(bound),
+    };
+    Ok(Some(is_beyond.where_(0.0, gradient)))
 }
 
 fn undefined(operand: &str) -> Error {

@@ -2,7 +2,7 @@ use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::op::{ArgReduce, ArgReduceFunction, Reduce, ReduceFunction, Scan, ScanFunction, Sort};
-use crate::shape::Shape;
+use crate::shape::{Shape, wrap_dim};
 
 use super::Value;
 
@@ -36,6 +36,18 @@ impl<'g> Value<'g> {
         } else {
             reduced
         }
+    }
+
+    /// Gives a value that was reduced along axes of a shape (all if none are given) these axes again, with size 1.
+    pub(crate) fn restore_dims(self, original: Shape, dims: &[i64]) -> Value<'g> {
+        let axes: Vec<usize> = match dims {
+            [] => (0..original.len()).collect(),
+            dims => dims
+                .iter()
+                .filter_map(|dim| wrap_dim(*dim, original.len()).ok())
+                .collect(),
+        };
+        self.restore_axes(original, &axes)
     }
 
     fn restore_axes(self, original: Shape, axes: &[usize]) -> Value<'g> {
@@ -125,11 +137,14 @@ impl<'g> Value<'g> {
         let dtype = self.dtype();
         let wide = self.to_compute();
         let centred = wide - wide.mean(dims, true);
-        let count = wide
-            .builder
-            .full(wide.dtype(), Shape::new(), self.count(dims));
-        let divisor = (count - correction).maximum(0.0);
+        let divisor = (wide.numel_along(dims) - correction).maximum(0.0);
         ((centred * centred).sum(dims, keepdim) / divisor).to(dtype)
+    }
+
+    /// The number of elements along axes (all if none are given), as a scalar.
+    pub(crate) fn numel_along(self, dims: &[i64]) -> Value<'g> {
+        let count = self.count(dims);
+        self.builder.full(self.dtype(), Shape::new(), count)
     }
 
     /// Index of the largest element along an axis.
