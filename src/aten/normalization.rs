@@ -5,7 +5,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ir::Value;
 
-use super::{Args, Composite, StrideRule};
+use super::{Args, CallGradient, Composite, StrideRule};
 
 pub(super) const ROWS: &[Composite] = &[
     Composite::one(
@@ -18,6 +18,7 @@ pub(super) const ROWS: &[Composite] = &[
             "f16[2, 4, 5], None, None, None, None, True, 0.1, 1e-5, True",
         ],
     )
+    .with_gradient(|call| batch_norm_gradient(call, call.args().bool("training")))
     .with_strides(StrideRule::Suggested),
     Composite::many(
         &[
@@ -28,7 +29,7 @@ pub(super) const ROWS: &[Composite] = &[
         |a| Ok(batch_norm(a, a.bool("training"))?.with_statistics()),
         &["f32[B, 3, H, W], f32[3], f32[3], f32[3], f32[3], True, 0.1, 1e-5"],
     )
-    .with_differentiable_results(1)
+    .with_gradient(|call| batch_norm_gradient(call, call.args().bool("training")))
     .with_strides(StrideRule::Suggested),
     Composite::many(
         &[
@@ -37,7 +38,7 @@ pub(super) const ROWS: &[Composite] = &[
         |a| Ok(batch_norm(a, false)?.with_statistics()),
         &["f32[B, 3, H, W], f32[3], f32[3], f32[3], f32[3], 0.1, 1e-5"],
     )
-    .with_differentiable_results(1),
+    .with_gradient(|call| batch_norm_gradient(call, false)),
     Composite::many(
         &[
             "aten::_batch_norm_with_update(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!) running_mean, Tensor(b!) running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor)",
@@ -45,7 +46,7 @@ pub(super) const ROWS: &[Composite] = &[
         |a| Ok(batch_norm(a, true)?.with_reserve(a)),
         &["f32[B, 3, 4], f32[3], f32[3], f32[3], f32[3], 0.1, 1e-5"],
     )
-    .with_differentiable_results(1),
+    .with_gradient(|call| batch_norm_gradient(call, true)),
     Composite::many(
         &[
             "aten::_batch_norm_no_update(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor)",
@@ -53,7 +54,7 @@ pub(super) const ROWS: &[Composite] = &[
         |a| Ok(batch_norm(a, false)?.with_reserve(a)),
         &["f32[B, 3, 4], f32[3], f32[3], f32[3], f32[3], 0.1, 1e-5"],
     )
-    .with_differentiable_results(1),
+    .with_gradient(|call| batch_norm_gradient(call, false)),
     Composite::many(
         &[
             "aten::_native_batch_norm_legit_functional(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor running_mean_out, Tensor running_var_out)",
@@ -61,7 +62,7 @@ pub(super) const ROWS: &[Composite] = &[
         |a| batch_norm(a, a.bool("training"))?.with_update(a),
         &["f32[B, 3, 4], f32[3], f32[3], f32[3], f32[3], True, 0.1, 1e-5"],
     )
-    .with_differentiable_results(1),
+    .with_gradient(|call| batch_norm_gradient(call, call.args().bool("training"))),
     Composite::one(
         &[
             "aten::instance_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool use_input_stats, float momentum, float eps, bool cudnn_enabled) -> Tensor",
@@ -203,35 +204,16 @@ fn channel_dim(x: Value) -> i64 {
 /// running statistics.
 fn batch_norm<'g>(a: &Args<'g>, training: bool) -> Result<NormalizationResults<'g>> {
     let input = a.tensor("input");
-    a.builder().check()?;
-    let (x, eps) = (input.to_compute(), a.float("eps"));
-    let channel = channel_dim(x);
-    let dims: Vec<i64> = (0..x.rank() as i64).filter(|dim| *dim != channel).collect();
-    let running_statistics = a
-        .optional_tensor("running_mean")
-        .zip(a.optional_tensor("running_var"));
+    let norm = BatchNorm::new(a, training)?;
+    let scale = scaled(norm.rstd, a.optional_tensor("weight"));
+    let output = norm.centred * norm.per_channel(scale);
+    let output = shifted(output, a, |bias| norm.per_channel(bias));
     let dtype = ["weight", "bias", "running_mean"]
         .into_iter()
         .find_map(|name| a.optional_tensor(name))
         .map_or(input.dtype(), Value::dtype);
-    let batch_statistics = (training || running_statistics.is_none()).then(|| {
-        if dims.is_empty() {
-            (x, x * 0.0)
-        } else {
-            (x.mean(&dims, false), x.var(&dims, 0.0, false))
-        }
-    });
-    let (mean, var) = match (batch_statistics, running_statistics) {
-        (Some(statistics), _) => statistics,
-        (None, Some((mean, var))) => (mean.to_compute(), var.to_compute()),
-        (None, None) => return Err(Error::operator("has no running statistics")),
-    };
-    let rstd = (var + eps).rsqrt();
-    let scale = scaled(rstd, a.optional_tensor("weight"));
-    let output = (x - broadcast_along(mean, x, channel)) * broadcast_along(scale, x, channel);
-    let output = shifted(output, a, |bias| broadcast_along(bias, x, channel));
-    let statistics = match batch_statistics {
-        Some((mean, _)) => (mean.to(dtype), rstd.to(dtype)),
+    let statistics = match norm.batch_statistics {
+        Some((mean, _)) => (mean.to(dtype), norm.rstd.to(dtype)),
         None => {
             let empty = a.builder().full(dtype, vec![Dim::ZERO], 0);
             (empty, empty)
@@ -241,8 +223,94 @@ fn batch_norm<'g>(a: &Args<'g>, training: bool) -> Result<NormalizationResults<'
         output: output.to(input.dtype()),
         mean: statistics.0,
         rstd: statistics.1,
-        batch_statistics,
+        batch_statistics: norm.batch_statistics,
     })
+}
+
+/// A batch norm before weight and bias, in the compute type.
+struct BatchNorm<'g> {
+    /// The input minus the mean.
+    centred: Value<'g>,
+    /// The reciprocal standard deviation of each channel.
+    rstd: Value<'g>,
+    /// Mean and biased variance of the batch, if they normalize it.
+    batch_statistics: Option<(Value<'g>, Value<'g>)>,
+    channel: i64,
+}
+
+impl<'g> BatchNorm<'g> {
+    fn new(a: &Args<'g>, training: bool) -> Result<BatchNorm<'g>> {
+        let x = a.tensor("input");
+        a.builder().check()?;
+        let (x, channel) = (x.to_compute(), channel_dim(x));
+        let running_statistics = a
+            .optional_tensor("running_mean")
+            .zip(a.optional_tensor("running_var"));
+        let uses_batch = training || running_statistics.is_none();
+        let batch_statistics = uses_batch.then(|| match other_dims(x, channel).as_slice() {
+            [] => (x, x * 0.0),
+            dims => (x.mean(dims, false), x.var(dims, 0.0, false)),
+        });
+        let (mean, var) = match (batch_statistics, running_statistics) {
+            (Some(statistics), _) => statistics,
+            (None, Some((mean, var))) => (mean.to_compute(), var.to_compute()),
+            (None, None) => return Err(Error::operator("has no running statistics")),
+        };
+        Ok(BatchNorm {
+            centred: x - broadcast_along(mean, x, channel),
+            rstd: (var + a.float("eps")).rsqrt(),
+            batch_statistics,
+            channel,
+        })
+    }
+
+    /// Reshapes a vector with an element for each channel so that it broadcasts against the input.
+    fn per_channel(&self, vector: Value<'g>) -> Value<'g> {
+        broadcast_along(vector, self.centred, self.channel)
+    }
+
+    /// The sum of each channel.
+    fn sum(&self, x: Value<'g>) -> Value<'g> {
+        match other_dims(x, self.channel).as_slice() {
+            [] => x,
+            dims => x.sum(dims, false),
+        }
+    }
+}
+
+/// All dimensions but one.
+fn other_dims(x: Value, channel: i64) -> Vec<i64> {
+    let dims = 0..x.rank() as i64;
+    dims.filter(|dim| *dim != channel).collect()
+}
+
+/// Gradients of a batch norm, with one pass over the input for its sums (PyTorch's `native_batch_norm_backward`).
+fn batch_norm_gradient<'g>(
+    call: &CallGradient<'g>,
+    training: bool,
+) -> Result<Vec<(&'static str, Value<'g>)>> {
+    let (a, gradient) = (call.args(), call.gradient(0)?.to_compute());
+    let norm = BatchNorm::new(a, training)?;
+    let (sum, product_sum) = (norm.sum(gradient), norm.sum(gradient * norm.centred));
+    let rest = match norm.batch_statistics {
+        None => gradient,
+        Some(_) => {
+            let count = gradient.numel().floor_div(&sum.numel());
+            let slope = product_sum * norm.rstd * norm.rstd / &count;
+            let mean = norm.per_channel(sum / &count);
+            gradient - mean - norm.centred * norm.per_channel(slope)
+        }
+    };
+    let scale = scaled(norm.rstd, a.optional_tensor("weight"));
+    let of_input = rest * norm.per_channel(scale);
+    let mut gradients = vec![("input", of_input.to(a.tensor("input").dtype()))];
+    let of_parameters = [("weight", product_sum * norm.rstd), ("bias", sum)];
+    for (name, of_parameter) in of_parameters {
+        if let Some(parameter) = a.optional_tensor(name) {
+            gradients.push((name, of_parameter.to(parameter.dtype())));
+        }
+    }
+    Ok(gradients)
 }
 
 /// Normalizes each image and channel by its own statistics, or by running statistics like a batch norm.
