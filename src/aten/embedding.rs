@@ -5,11 +5,12 @@ use super::bounds_checks::{self as check, NegativeIndices};
 use super::index::rows_of;
 use super::norm::vector_norm;
 use super::scatter::scatter_reduce;
-use super::{Args, Composite, detach};
+use super::{Args, Composite, detach, operator};
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir::Value;
+use crate::scalar::Scalar;
 
 pub(super) const ROWS: &[Composite] = &[
     Composite::one(
@@ -79,7 +80,17 @@ fn embedding_bag<'g>(a: &Args<'g>) -> Result<Vec<Value<'g>>> {
     };
     // Padding goes into an extra bag, which is dropped.
     let slot = is_counted.where_(bag_of_index, &bag_count);
-    let rows = rows_of(weight, indices).to_compute();
+    let rows = match a.has("scale_grad_by_freq") && a.bool("scale_grad_by_freq") {
+        // The gradient of each row is divided by how often it is chosen.
+        true => {
+            let no_padding = Scalar::Int(-1).into();
+            let scales = Scalar::Bool(true).into();
+            let arguments = vec![weight.into(), indices.into(), no_padding, scales];
+            operator("aten.embedding")?.call_one(a.builder(), arguments)?
+        }
+        false => rows_of(weight, indices),
+    };
+    let rows = rows.to_compute();
     let rows = match a.optional_tensor("per_sample_weights") {
         Some(weights) => rows * weights.flatten(0, -1).to(rows.dtype()).unsqueeze(1),
         None => rows,
