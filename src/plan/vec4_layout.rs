@@ -10,7 +10,7 @@ use crate::kernel::index::{self, Index};
 use crate::kernel::layout::{Layout, vec4_shape};
 use crate::plan::element::position::Position;
 use crate::plan::element::vec4::{self, VEC4_LEN, is_multiple_of_4};
-use crate::plan::element::{KernelScope, role, scalar, vec8};
+use crate::plan::element::{KernelScope, role, scalar};
 use crate::plan::kernel::invocation;
 use crate::shape::TensorType;
 
@@ -190,17 +190,10 @@ impl KernelScope<'_> {
         layout: &Layout,
         numbers: &[Expr],
     ) -> Result<Option<(usize, Expr)>> {
-        let elements = numbers
-            .iter()
-            .map(|number| vec8::storable_as_u64(&mut self.pool, *number));
-        let Some(elements) = elements.collect::<Option<Vec<Expr>>>() else {
+        let Some((buffer, _)) = self.bind_u64(value, layout)? else {
             return Ok(None);
         };
-        let Some((buffer, words)) = self.bind_u64(value, layout)? else {
-            return Ok(None);
-        };
-        let vector = vec4::build_vec4(&mut self.pool, &elements, WgslType::F32x4);
-        let vector = self.pool.call("words_of_four(x)", words, &[vector]);
-        Ok(Some((buffer, vector)))
+        let vector = vec4::build_vec4(&mut self.pool, numbers, WgslType::F32x4);
+        Ok(Some((buffer, vec4::words_of_four(&mut self.pool, vector))))
     }
 }

@@ -55,11 +55,16 @@ impl KernelScope<'_> {
         value: ValueId,
         layout: &Layout,
     ) -> Result<Option<(usize, WgslType)>> {
-        let is_f32 = storage_in_layout(layout, self.storage(value)?) == StorageType::F32;
-        let is_faster = self.capabilities.software && self.capabilities.int64;
+        let is_stored = self.stores_words(storage_in_layout(layout, self.storage(value)?));
         let word_type = WgslType::U64x2;
         let mut bind = || self.bind(value, false, layout, word_type, Access::ReadWrite);
-        Ok((is_faster && is_f32).then(|| (bind(), word_type)))
+        Ok(is_stored.then(|| (bind(), word_type)))
+    }
+
+    /// Returns whether vectors of four numbers are stored as 64-bit words of two numbers: if they have single precision
+    /// and the device writes words faster.
+    pub fn stores_words(&self, storage: StorageType) -> bool {
+        self.capabilities.software && self.capabilities.int64 && storage == StorageType::F32
     }
 
     /// Binds a value that is sorted in runs of `length`. Also returns its storage type.

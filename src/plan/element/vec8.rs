@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::ir::ValueId;
 use crate::kernel::capabilities::{Capabilities, StorageType};
 use crate::kernel::emit::Statement;
-use crate::kernel::expr::{Expr, ExprNode, ExprPool, WgslType};
+use crate::kernel::expr::{Expr, ExprPool, WgslType};
 use crate::kernel::index::Index;
 use crate::plan::element::position::Position;
 use crate::plan::element::vec4::{self, VEC4_LEN, is_multiple, is_multiple_of_4, vector_index};
@@ -97,7 +97,7 @@ pub fn store_all(
 }
 
 /// Writes eight neighbouring elements as 64-bit words. `None` if they do not form a whole vector, or such a store is
-/// not possible or worthwhile.
+/// not possible.
 fn store_u64(
     scope: &mut KernelScope,
     value: ValueId,
@@ -112,47 +112,17 @@ fn store_u64(
     ) else {
         return Ok(None);
     };
-    let storable = parts
-        .iter()
-        .map(|element| storable_as_u64(&mut scope.pool, element.0));
-    let Some(numbers) = storable.collect::<Option<Vec<Expr>>>() else {
-        return Ok(None);
-    };
-    let every_other = |first: usize| numbers.iter().skip(first).step_by(2).copied();
+    let numbers = || parts.iter().map(|(number, _)| *number);
+    let every_other = |first: usize| numbers().skip(first).step_by(2);
     let (low, high): (Vec<Expr>, Vec<Expr>) = (every_other(0).collect(), every_other(1).collect());
     let pool = &mut scope.pool;
     let halves = [low, high].map(|half| vec4::build_vec4(pool, &half, WgslType::F32x4));
-    let words = pool.call("words_of(x, y)", WgslType::U64x4, &halves);
+    let words = pool.call("words_of(x, y, workgroups)", WgslType::U64x4, &halves);
     Ok(Some(Statement::Store {
         buffer: scope.bind_rows(value, false, WgslType::U64x4)?,
         index: start.emit(&mut scope.pool),
         value: words,
     }))
-}
-
-/// Rewrites an expression so that it can be stored as 64-bit words. `None` if such a store is not worthwhile. LLVM
-/// scalarises the store of a select with a constant, and of arithmetic on such a select and a constant. Hence a bound
-/// is computed on both sides of its select.
-pub fn storable_as_u64(pool: &mut ExprPool, expr: Expr) -> Option<Expr> {
-    let ExprNode::Call { template, operands } = pool.node(expr) else {
-        return Some(expr);
-    };
-    let (template, operands) = (template.clone(), operands.clone());
-    let is_constant = |pool: &ExprPool, expr: &Expr| pool.as_literal(*expr).is_some();
-    let has_constant = operands.iter().any(|expr| is_constant(pool, expr));
-    let is_storable =
-        |expr: &Expr| is_constant(pool, expr) || storable_as_u64(pool, *expr) == Some(*expr);
-    match template.as_ref() {
-        "select(x, y, x < y)" => {
-            Some(pool.call("select(x, max(x, y), x < y)", WgslType::F32, &operands))
-        }
-        "select(x, y, x > y)" => {
-            Some(pool.call("select(x, min(x, y), x > y)", WgslType::F32, &operands))
-        }
-        template if template.starts_with("select(") => (!has_constant).then_some(expr),
-        template if template.contains('(') => None,
-        _ => (!has_constant || operands.iter().all(is_storable)).then_some(expr),
-    }
 }
 
 impl KernelScope<'_> {
