@@ -55,7 +55,13 @@ pub(super) const ROWS: &[Composite] = &[
         &["aten::silu(Tensor self) -> Tensor"],
         |a| Ok(in_compute_dtype(a.tensor("self"), |x| x * x.sigmoid())),
         &["f32[B, 3]", "f16[3]"],
-    ),
+    )
+    .with_gradient(|call| {
+        times_slope(call, |x| {
+            let sigmoid = x.sigmoid();
+            sigmoid * (x * (1.0 - sigmoid) + 1.0)
+        })
+    }),
     Composite::elementwise(
         &["aten::mish(Tensor self) -> Tensor"],
         |a| {
@@ -64,7 +70,13 @@ pub(super) const ROWS: &[Composite] = &[
             }))
         },
         &["f32[B, 3]", "f16[3]"],
-    ),
+    )
+    .with_gradient(|call| {
+        times_slope(call, |x| {
+            let tanh = x.exp().log1p().tanh();
+            tanh + x * x.sigmoid() * (1.0 - tanh * tanh)
+        })
+    }),
     Composite::elementwise(
         &["aten::elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor"],
         |a| {
@@ -115,12 +127,10 @@ pub(super) const ROWS: &[Composite] = &[
         &["f32[B, 3]", "f16[3]"],
     )
     .with_gradient(|call| {
-        let x = call.args().tensor("self");
-        let slope = in_compute_dtype(x, |x| {
+        times_slope(call, |x| {
             let rising = x.lt(3.0).where_(x / 3.0 + 0.5, 1.0);
             x.le(-3.0).where_(0.0, rising)
-        });
-        Ok(vec![("self", call.gradient(0)? * slope)])
+        })
     }),
     Composite::elementwise(
         &["aten::hardsigmoid(Tensor self) -> Tensor"],
@@ -313,9 +323,17 @@ fn log_sigmoid(x: Value) -> Value {
 
 /// The gradient of the first result. The second one is only for PyTorch's own backward pass.
 fn log_sigmoid_gradient<'g>(call: &CallGradient<'g>) -> Result<Vec<(&'static str, Value<'g>)>> {
-    let x = call.args().tensor("self");
-    let slope = in_compute_dtype(x, |x| (-x).sigmoid());
-    Ok(vec![("self", call.gradient(0)? * slope)])
+    times_slope(call, |x| (-x).sigmoid())
+}
+
+/// The gradient of the first result times a derivative at `self`; half precision is rounded once.
+fn times_slope<'g>(
+    call: &CallGradient<'g>,
+    slope: impl FnOnce(Value<'g>) -> Value<'g>,
+) -> Result<Vec<(&'static str, Value<'g>)>> {
+    let (x, gradient) = (call.args().tensor("self"), call.gradient(0)?);
+    let product = gradient.to_compute() * slope(x.to_compute());
+    Ok(vec![("self", product.to(x.dtype()))])
 }
 
 /// `log(1 + exp(beta · x)) / beta`; `x` itself where `beta · x` exceeds the threshold.

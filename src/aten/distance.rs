@@ -101,14 +101,13 @@ fn all_pairs_gradient<'g>(call: &CallGradient<'g>) -> Result<Vec<(&'static str, 
     let a = call.args();
     let (_, [x, y]) = float_operands(a, ["x1", "x2"]);
     let [distances, gradient] = [call.result(0)?, call.gradient(0)?].map(Value::to_compute);
-    let (of_x, of_y) = if order(a) == 2.0 {
+    let (of_x, of_y) = if order(a) == 2.0 && uses_products(a, [x, y]) {
         let ratio = distances.eq(0.0).where_(0.0, gradient / distances);
         let part = |ratio: Value<'g>, x: Value<'g>, y| x * ratio.sum(&[-1], true) - ratio.matmul(y);
         (part(ratio, x, y), part(ratio.transpose(-2, -1), y, x))
     } else {
         let difference = x.unsqueeze(-2) - y.unsqueeze(-3);
-        let restored = [distances, gradient].map(|value| value.unsqueeze(-1));
-        let [distances, gradient] = restored;
+        let [distances, gradient] = [distances, gradient].map(|value| value.unsqueeze(-1));
         let gradient = norm_gradient(difference, order(a), distances, gradient, Ties::Repeat);
         (gradient.sum(&[-2], false), -gradient.sum(&[-3], false))
     };

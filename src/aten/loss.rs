@@ -190,10 +190,10 @@ fn binary_cross_entropy_gradient<'g>(
     };
     let of_x = weighted * (x - target) / ((1.0 - x) * x).maximum(1e-12);
     let of_target = weighted * ((1.0 - x).log() - x.log());
-    let mut gradients = vec![("self", of_x), ("target", of_target)];
+    let mut gradients = vec![("self", of_x), ("target", of_target.to(target.dtype()))];
     if let Some(weight) = a.optional_tensor("weight") {
-        let of_weight = elements * element_cross_entropy(x, target);
-        gradients.push(("weight", of_weight.sum_to(&weight.shape())));
+        let of_weight = (elements * element_cross_entropy(x, target)).sum_to(&weight.shape());
+        gradients.push(("weight", of_weight.to(weight.dtype())));
     }
     Ok(gradients)
 }

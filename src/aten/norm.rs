@@ -215,16 +215,17 @@ pub(super) fn norm_gradient<'g>(
     let (sign, magnitude) = (x.sign(), x.abs());
     let unless_zero = |value: Value<'g>| norm.eq(0.0).where_(0.0, value);
     match order {
-        0.0 => x * 0.0,
+        0.0 => x.builder().full(x.dtype(), x.shape(), 0.0),
         1.0 => sign * gradient,
         2.0 => x * unless_zero(gradient / norm),
         f64::INFINITY | f64::NEG_INFINITY => {
-            let is_extreme = magnitude.eq(norm).logical_or(norm.isnan()).to(x.dtype());
-            let count = match ties {
-                Ties::Share => is_extreme.sum_to(&norm.shape()),
-                Ties::Repeat => norm * 0.0 + 1.0,
+            let is_both_nan = x.isnan().logical_and(norm.isnan());
+            let is_extreme = magnitude.eq(norm).logical_or(is_both_nan).to(x.dtype());
+            let share = match ties {
+                Ties::Share => gradient / is_extreme.sum_to(&norm.shape()),
+                Ties::Repeat => gradient,
             };
-            sign * is_extreme * (gradient / count)
+            sign * is_extreme * share
         }
         ..1.0 => {
             let power = x.eq(0.0).where_(0.0, sign * magnitude.pow(order - 1.0));

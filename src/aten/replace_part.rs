@@ -3,7 +3,7 @@
 use super::concatenate::concat_nonempty;
 use super::slice::resolve_start;
 use super::split::{check_axis, strided_index};
-use super::{Composite, StrideRule};
+use super::{Args, CallGradient, Composite, StrideRule};
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -49,11 +49,9 @@ pub(super) const ROWS: &[Composite] = &[
             "aten::as_strided_scatter(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor",
         ],
         |a| {
-            let (x, size) = (a.tensor("self"), a.sizes("size"));
-            let offset = a.optional_size("storage_offset").unwrap_or(Dim::ZERO);
-            let index = strided_index(a.builder(), &size, &a.sizes("stride"), &offset)?;
-            let source = a.tensor("src").expand(size).reshape(vec![index.numel()]);
-            let index = index.reshape(vec![index.numel()]);
+            let (x, index) = (a.tensor("self"), replaced_index(a)?);
+            let source = a.tensor("src").expand(a.sizes("size"));
+            let source = source.reshape(vec![index.numel()]);
             let flat = x.reshape(vec![x.numel()]);
             Ok(flat
                 .scatter(0, index, source, ScatterFunction::Set)
@@ -61,6 +59,7 @@ pub(super) const ROWS: &[Composite] = &[
         },
         &["f32[3, 4], f32[2, 2], [2, 2], [4, 1], 1"],
     )
+    .with_gradient(as_strided_scatter_gradient)
     .with_strides(StrideRule::SameStrides),
     Composite::one(
         &[
@@ -87,6 +86,33 @@ pub(super) const ROWS: &[Composite] = &[
         &["f32[B, 12, 24], [5, 6], [2, 3], [1, 1], [0, 1], [1, 1]"],
     ),
 ];
+
+/// The elements that `as_strided_scatter` replaces, as indices of the flattened operand.
+fn replaced_index<'g>(a: &Args<'g>) -> Result<Value<'g>> {
+    let offset = a.optional_size("storage_offset").unwrap_or(Dim::ZERO);
+    let index = strided_index(a.builder(), &a.sizes("size"), &a.sizes("stride"), &offset)?;
+    Ok(index.reshape(vec![index.numel()]))
+}
+
+/// Gradients by PyTorch's `as_strided_scatter_backward`: that of `self` has the elements that were replaced, not the
+/// others.
+fn as_strided_scatter_gradient<'g>(
+    call: &CallGradient<'g>,
+) -> Result<Vec<(&'static str, Value<'g>)>> {
+    let (a, gradient, index) = (call.args(), call.gradient(0)?, replaced_index(call.args())?);
+    let replaced = gradient.reshape(vec![gradient.numel()]).gather(0, index);
+    let zeros = a
+        .builder()
+        .full(gradient.dtype(), vec![gradient.numel()], 0.0);
+    let of_x = zeros.scatter(0, index, replaced, ScatterFunction::Set);
+    let of_source = replaced
+        .reshape(a.sizes("size"))
+        .sum_to(&a.tensor("src").shape());
+    Ok(vec![
+        ("self", of_x.reshape(gradient.shape())),
+        ("src", of_source),
+    ])
+}
 
 /// Replaces a slice along an axis.
 pub(super) fn set_slice<'g>(

@@ -3,7 +3,7 @@
 use std::f64::consts::PI;
 
 use super::pointwise::{in_compute_dtype, in_float_dtype};
-use super::{Args, Composite};
+use super::{Args, CallGradient, Composite};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir::Value;
@@ -253,7 +253,8 @@ pub(super) const ROWS: &[Composite] = &[
         ],
         logit,
         &["f32[B, 3]", "f32[3], 0.1", "i64[3]"],
-    ),
+    )
+    .with_gradient(logit_gradient),
     Composite::elementwise(
         &["aten::angle(Tensor self) -> Tensor"],
         angle,
@@ -313,6 +314,16 @@ fn logit<'g>(a: &Args<'g>) -> Result<Value<'g>> {
         None => x,
     };
     Ok((x / (1.0 - x)).log())
+}
+
+/// The gradient of [`logit`]: beyond the bounds zero with `eps`, not-a-number without.
+fn logit_gradient<'g>(call: &CallGradient<'g>) -> Result<Vec<(&'static str, Value<'g>)>> {
+    let eps = call.args().optional_float("eps").filter(|eps| *eps >= 0.0);
+    let (low, outside) = eps.map_or((0.0, f64::NAN), |eps| (eps, 0.0));
+    let (x, gradient) = (call.args().tensor("self").to_float(), call.gradient(0)?);
+    let is_outside = x.lt(low).logical_or(x.gt(1.0 - low));
+    let gradient = is_outside.where_(outside, gradient / (x * (1.0 - x)));
+    Ok(vec![("self", gradient)])
 }
 
 /// The angle of real numbers in the complex plane: 0, π or not-a-number.

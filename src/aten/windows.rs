@@ -209,7 +209,12 @@ impl<'g> Windows<'g> {
     pub fn gradient_of_maximum(&self, gradient: Value<'g>) -> Result<Value<'g>> {
         let taps = self.axes.iter().map(|axis| axis.taps.as_const());
         let taps: Option<Vec<i64>> = taps.collect();
-        let taps = taps.filter(|taps| taps.iter().product::<i64>() <= MAX_ADDED_TAPS);
+        let taps = taps.filter(|taps| {
+            let count = taps
+                .iter()
+                .fold(1i64, |count, taps| count.saturating_mul(*taps));
+            count <= MAX_ADDED_TAPS
+        });
         match taps.filter(|_| self.axes.iter().all(WindowedAxis::is_sliding)) {
             Some(taps) => Ok(self.sum_of_taps(gradient, &taps)),
             None => {
