@@ -440,7 +440,7 @@ def ratio(ours, others):
 def row(name, results, peers):
     ours = results["Onionskin"]
     bench = (ours.get("bench") or {}).get("on_device") or {}
-    counts = f"{bench.get('dispatches', '–')} / {ours.get('bench', {}).get('operators', '–')}"
+    counts = f"{bench.get('dispatches', '–')} / {ours.get('bench', {}).get('operators') or '–'}"
     cells = [name, *(cell(results[key]) for key in ["Onionskin", *peers]), ratio(ours, [results["PyTorch"]]),
              ratio(ours, [results[peer] for peer in GPU_PEERS if peer in results]), counts]
     return "| " + " | ".join(cells) + " |"

@@ -13,7 +13,7 @@ use self::steps::StepPrinter;
 use super::argument_errors::ArgumentErrors;
 use super::inputs::Inputs;
 use super::precision::StorageDtype;
-use super::show::count_calls;
+use super::show::{count_calls, dispatch_counts};
 use crate::Device;
 use crate::budget::Limits;
 use crate::cli::output::wrapped;
@@ -222,10 +222,8 @@ impl<'a> SizedPlan<'a> {
     fn summary(&self, ceilings: Option<&Ceilings>) -> Result<Vec<String>> {
         let Plan { steps, kernels, .. } = &self.plan;
         let mut lines = vec![format!(
-            "dispatches   {} of {} kernels, where PyTorch calls {} operators",
-            steps.len(),
-            kernels.len(),
-            count_calls(self.graph)
+            "dispatches   {}",
+            dispatch_counts(steps.len(), kernels.len(), count_calls(self.graph))
         )];
         let (Some(sizes), Some(map)) = (&self.sizes, &self.map) else {
             lines.push(

@@ -4,6 +4,7 @@ mod kernels;
 mod summary;
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -235,11 +236,28 @@ impl ShowCommand {
     }
 }
 
-/// Counts the calls of PyTorch's operators in an imported graph, each body once.
-pub(super) fn count_calls(graph: &Graph) -> usize {
-    let own = |node: &&crate::ir::Node| matches!(node.op, Op::Call(_));
-    let nested = graph.nodes.iter().flat_map(crate::ir::Node::bodies);
-    graph.nodes.iter().filter(own).count() + nested.map(count_calls).sum::<usize>()
+/// Counts the calls of PyTorch's operators in an imported graph, each body once. `None` for a graph with primitives, such as
+/// a backward pass: how many operators PyTorch would call is not known.
+pub(super) fn count_calls(graph: &Graph) -> Option<usize> {
+    let count = |node: &crate::ir::Node| match &node.op {
+        Op::Primitive(_) => None,
+        Op::Call(_) => Some(1),
+        Op::Region(_) => node.bodies().into_iter().map(count_calls).sum(),
+    };
+    graph.nodes.iter().map(count).sum()
+}
+
+/// The number of kernels that a plan dispatches, beside that of PyTorch's operators if it is known.
+pub(super) fn dispatch_counts(
+    dispatches: impl Display,
+    kernels: usize,
+    operators: Option<usize>,
+) -> String {
+    let beside = operators.map(|count| format!(", where PyTorch calls {count} operators"));
+    format!(
+        "{dispatches} of {kernels} kernels{}",
+        beside.unwrap_or_default()
+    )
 }
 
 /// Formats the signature of a graph, `forward(x: f32[B, 3]) -> f32[B, 10]`, with a line for each guard.

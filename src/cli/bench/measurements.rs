@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use super::cold_start::ColdStarts;
 use crate::Device;
 use crate::cli::output::line;
+use crate::cli::show::dispatch_counts;
 use crate::gpu::Footprint;
 use crate::units::amount;
 
@@ -17,8 +18,8 @@ pub(super) struct Measurements {
     pub(super) cold_starts: Option<ColdStarts>,
     /// Times of calls in the steady state, sorted.
     pub(super) steady: Vec<f64>,
-    /// Number of operators that PyTorch calls for the same graph.
-    pub(super) operators: usize,
+    /// Number of operators that PyTorch calls for the same graph, if it is known.
+    pub(super) operators: Option<usize>,
     /// None on the host.
     pub(super) on_device: Option<GpuMeasurements>,
     pub(super) memory: ProcessMemory,
@@ -104,10 +105,10 @@ impl GpuMeasurements {
         })
     }
 
-    fn print(&self, operators: usize) {
+    fn print(&self, operators: Option<usize>) {
         line(&format!(
-            "dispatches     {} of {} kernels, where PyTorch calls {operators} operators",
-            self.dispatches, self.kernels
+            "dispatches     {}",
+            dispatch_counts(self.dispatches, self.kernels, operators)
         ));
         let (graph, kernels) = (self.graph_ms, self.kernels_ms);
         line(&match self.overhead() {
@@ -234,7 +235,7 @@ mod tests {
             first_output: 9.0,
             cold_starts: None,
             steady: vec![1.0, 2.0, 3.0, 4.0, 50.0],
-            operators: 7,
+            operators: Some(7),
             on_device,
             memory: ProcessMemory {
                 peak: None,
