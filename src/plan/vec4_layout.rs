@@ -190,10 +190,10 @@ impl KernelScope<'_> {
         layout: &Layout,
         numbers: &[Expr],
     ) -> Result<Option<(usize, Expr)>> {
-        let Some((buffer, _)) = self.bind_u64(value, layout)? else {
+        let Some(words) = self.words_of_four(numbers) else {
             return Ok(None);
         };
-        let vector = vec4::build_vec4(&mut self.pool, numbers, WgslType::F32x4);
-        Ok(Some((buffer, vec4::words_of_four(&mut self.pool, vector))))
+        let binding = self.bind_u64(value, layout)?;
+        Ok(binding.map(|(buffer, _)| (buffer, words)))
     }
 }

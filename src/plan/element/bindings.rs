@@ -61,12 +61,6 @@ impl KernelScope<'_> {
         Ok(is_stored.then(|| (bind(), word_type)))
     }
 
-    /// Returns whether vectors of four numbers are stored as 64-bit words of two numbers: if they have single precision
-    /// and the device writes words faster.
-    pub fn stores_words(&self, storage: StorageType) -> bool {
-        self.capabilities.software && self.capabilities.int64 && storage == StorageType::F32
-    }
-
     /// Binds a value that is sorted in runs of `length`. Also returns its storage type.
     pub fn bind_sorted_runs(
         &mut self,

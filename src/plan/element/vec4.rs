@@ -112,7 +112,7 @@ pub fn store_vec4(
         return Ok(None);
     };
     let storage = scope.storage(value)?;
-    let stores_words = scope.stores_words(storage);
+    let stores_words = scope.stores_words(storage) && scope.hides_word_shift();
     let pool = &mut scope.pool;
     let numbers = parts.iter().map(|(number, _)| *number);
     let vector = if storage.is_half() {
@@ -125,7 +125,7 @@ pub fn store_vec4(
         build_vec4(pool, &numbers, element)
     };
     let (element, vector) = match stores_words {
-        true => (WgslType::U64x2, words_of_four(pool, vector)),
+        true => (WgslType::U64x2, scope.words_of_vec4(vector)),
         false => (element, vector),
     };
     Ok(Some(Statement::Store {
@@ -133,11 +133,6 @@ pub fn store_vec4(
         index: start.emit(&mut scope.pool),
         value: vector,
     }))
-}
-
-/// Returns four numbers as two 64-bit words, in which [`KernelScope::stores_words`] stores them.
-pub fn words_of_four(pool: &mut ExprPool, numbers: Expr) -> Expr {
-    pool.call("words_of_four(x, workgroups)", WgslType::U64x2, &[numbers])
 }
 
 /// Returns the index of the vector of `elements` elements that these indices form, if they form one.

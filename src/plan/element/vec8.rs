@@ -97,7 +97,7 @@ pub fn store_all(
 }
 
 /// Writes eight neighbouring elements as 64-bit words. `None` if they do not form a whole vector, or such a store is
-/// not possible.
+/// not possible or worthwhile.
 fn store_u64(
     scope: &mut KernelScope,
     value: ValueId,
@@ -112,12 +112,10 @@ fn store_u64(
     ) else {
         return Ok(None);
     };
-    let numbers = || parts.iter().map(|(number, _)| *number);
-    let every_other = |first: usize| numbers().skip(first).step_by(2);
-    let (low, high): (Vec<Expr>, Vec<Expr>) = (every_other(0).collect(), every_other(1).collect());
-    let pool = &mut scope.pool;
-    let halves = [low, high].map(|half| vec4::build_vec4(pool, &half, WgslType::F32x4));
-    let words = pool.call("words_of(x, y, workgroups)", WgslType::U64x4, &halves);
+    let numbers: Vec<Expr> = parts.iter().map(|(number, _)| *number).collect();
+    let Some(words) = scope.words_of_eight(&numbers) else {
+        return Ok(None);
+    };
     Ok(Some(Statement::Store {
         buffer: scope.bind_rows(value, false, WgslType::U64x4)?,
         index: start.emit(&mut scope.pool),

@@ -8,7 +8,7 @@ use crate::kernel::expr::{Expr, WgslType};
 use crate::kernel::index::Index;
 use crate::kernel::layout::Layout;
 use crate::kernel::winograd::OutputTile;
-use crate::plan::element::{KernelScope, vec4};
+use crate::plan::element::KernelScope;
 
 /// Vectors indexed by workgroup, matrix, vec4 of channels and tile. Each is written once and read after a barrier. A
 /// kernel may read them from a texture that aliases the buffer. The driver does not know that both are the same memory,
@@ -112,7 +112,7 @@ impl Scratch {
     ) -> Result<Statement> {
         let layout = self.layout();
         let (buffer, value) = match scope.bind_u64(self.value, &layout)? {
-            Some((buffer, _)) => (buffer, vec4::words_of_four(&mut scope.pool, vector)),
+            Some((buffer, _)) => (buffer, scope.words_of_vec4(vector)),
             None => (scope.bind_vec4(self.value, &layout)?.0, vector),
         };
         let index = self.vector_index(scope, matrix, number);
