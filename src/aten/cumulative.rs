@@ -52,7 +52,7 @@ pub(super) const ROWS: &[Composite] = &[
         },
         &["f32[B, 3], 1", "bool[2, 3], 0", "i64[], 0"],
     )
-    .with_gradient(|call| call.at_indices(call.args().int("dim"), true)),
+    .with_gradient(|call| call.at_indices(call.args().int("dim"))),
     Composite::many(
         &["aten::cummin(Tensor self, int dim) -> (Tensor values, Tensor indices)"],
         |a| {
@@ -64,7 +64,7 @@ pub(super) const ROWS: &[Composite] = &[
         },
         &["f32[B, 3], 1", "bool[2, 3], 0"],
     )
-    .with_gradient(|call| call.at_indices(call.args().int("dim"), true)),
+    .with_gradient(|call| call.at_indices(call.args().int("dim"))),
     Composite::one(
         &["aten::logcumsumexp(Tensor self, int dim) -> Tensor"],
         |a| {

@@ -42,22 +42,13 @@ impl<'g> CallGradient<'g> {
     }
 
     /// Adds the gradient of the first result to the elements of `self` that the second result names.
-    pub(super) fn at_indices(
-        &self,
-        dim: i64,
-        keepdim: bool,
-    ) -> Result<Vec<(&'static str, Value<'g>)>> {
+    pub(super) fn at_indices(&self, dim: i64) -> Result<Vec<(&'static str, Value<'g>)>> {
         let x = self.args.tensor("self");
         let (gradient, indices) = (self.gradient(0)?, self.result(1)?);
         if x.rank() == 0 {
             return Ok(vec![("self", gradient)]);
         }
-        let restored = |value: Value<'g>| match keepdim {
-            true => value,
-            false => value.unsqueeze(dim),
-        };
         let zeros = x.builder().full(x.dtype(), x.shape(), 0.0);
-        let (indices, gradient) = (restored(indices), restored(gradient));
         let gradient = zeros.scatter(dim, indices, gradient, ScatterFunction::Add);
         Ok(vec![("self", gradient)])
     }

@@ -22,7 +22,7 @@ pub(super) const ROWS: &[Composite] = &[
             "f32[3, 9], [2], ceil_mode=True",
         ],
     )
-    .with_gradient(|call| max_pool_gradient(call, 1))
+    .with_gradient(|call| maximum_gradient(call, &max_pool_windows(call.args(), 1)?))
     .with_strides(StrideRule::Standard),
     Composite::one(
         &[
@@ -35,7 +35,7 @@ pub(super) const ROWS: &[Composite] = &[
             "i64[1, 2, 5, 6], [2, 3], padding=1",
         ],
     )
-    .with_gradient(|call| max_pool_gradient(call, 2))
+    .with_gradient(|call| maximum_gradient(call, &max_pool_windows(call.args(), 2)?))
     .with_strides(StrideRule::Images(2)),
     Composite::one(
         &[
@@ -44,37 +44,37 @@ pub(super) const ROWS: &[Composite] = &[
         |a| max_pool(a, 3),
         &["f32[2, 2, 5, 6, 7], [2, 3, 2], padding=1"],
     )
-    .with_gradient(|call| max_pool_gradient(call, 3))
+    .with_gradient(|call| maximum_gradient(call, &max_pool_windows(call.args(), 3)?))
     .with_strides(StrideRule::Images(3)),
     Composite::many(
         &[
             "aten::max_pool1d_with_indices(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=[0], int[1] dilation=[1], bool ceil_mode=False) -> (Tensor, Tensor)",
         ],
-        |a| max_pool_with_indices(a, 1),
+        |a| Ok(maxima_and_indices(&max_pool_windows(a, 1)?)),
         &["f32[2, 3, 9], [3], [2], [1]"],
     )
-    .with_gradient(|call| max_pool_gradient(call, 1))
+    .with_gradient(|call| maximum_gradient(call, &max_pool_windows(call.args(), 1)?))
     .with_strides(StrideRule::Images(1)),
     Composite::many(
         &[
             "aten::max_pool2d_with_indices(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)",
         ],
-        |a| max_pool_with_indices(a, 2),
+        |a| Ok(maxima_and_indices(&max_pool_windows(a, 2)?)),
         &[
             "f32[B, 3, H, W], [2, 2]",
             "f32[3, 7, 8], [3, 2], 2, 1, 2, True",
         ],
     )
-    .with_gradient(|call| max_pool_gradient(call, 2))
+    .with_gradient(|call| maximum_gradient(call, &max_pool_windows(call.args(), 2)?))
     .with_strides(StrideRule::Images(2)),
     Composite::many(
         &[
             "aten::max_pool3d_with_indices(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)",
         ],
-        |a| max_pool_with_indices(a, 3),
+        |a| Ok(maxima_and_indices(&max_pool_windows(a, 3)?)),
         &["f32[2, 2, 5, 6, 7], [2, 3, 2], padding=1"],
     )
-    .with_gradient(|call| max_pool_gradient(call, 3))
+    .with_gradient(|call| maximum_gradient(call, &max_pool_windows(call.args(), 3)?))
     .with_strides(StrideRule::Images(3)),
     Composite::one(
         &[
@@ -136,24 +136,24 @@ pub(super) const ROWS: &[Composite] = &[
     ),
     Composite::many(
         &["aten::adaptive_max_pool1d(Tensor self, int[1] output_size) -> (Tensor, Tensor)"],
-        |a| adaptive_max_pool(a, 1),
+        |a| Ok(maxima_and_indices(&adaptive_max_pool_windows(a, 1)?)),
         &["f32[B, 3, L], [3]"],
     )
-    .with_gradient(|call| adaptive_max_pool_gradient(call, 1))
+    .with_gradient(|call| maximum_gradient(call, &adaptive_max_pool_windows(call.args(), 1)?))
     .with_strides(StrideRule::Images(1)),
     Composite::many(
         &["aten::adaptive_max_pool2d(Tensor self, int[2] output_size) -> (Tensor, Tensor)"],
-        |a| adaptive_max_pool(a, 2),
+        |a| Ok(maxima_and_indices(&adaptive_max_pool_windows(a, 2)?)),
         &["f32[B, 3, H, W], [1, 1]", "f32[3, 7, 8], [3, 4]"],
     )
-    .with_gradient(|call| adaptive_max_pool_gradient(call, 2))
+    .with_gradient(|call| maximum_gradient(call, &adaptive_max_pool_windows(call.args(), 2)?))
     .with_strides(StrideRule::Images(2)),
     Composite::many(
         &["aten::adaptive_max_pool3d(Tensor self, int[3] output_size) -> (Tensor, Tensor)"],
-        |a| adaptive_max_pool(a, 3),
+        |a| Ok(maxima_and_indices(&adaptive_max_pool_windows(a, 3)?)),
         &["f32[1, 2, 5, 6, 7], [2, 3, 1]"],
     )
-    .with_gradient(|call| adaptive_max_pool_gradient(call, 3)),
+    .with_gradient(|call| maximum_gradient(call, &adaptive_max_pool_windows(call.args(), 3)?)),
     Composite::one(
         &["aten::max_unpool2d(Tensor self, Tensor indices, SymInt[2] output_size) -> Tensor"],
         |a| max_unpool(a, 2),
@@ -227,44 +227,24 @@ fn max_pool<'g>(a: &Args<'g>, count: usize) -> Result<Value<'g>> {
     Ok(max_pool_windows(a, count)?.reduce(ReduceFunction::Max))
 }
 
-fn max_pool_gradient<'g>(
+/// The gradient of the largest element of each window.
+fn maximum_gradient<'g>(
     call: &CallGradient<'g>,
-    count: usize,
+    windows: &Windows<'g>,
 ) -> Result<Vec<(&'static str, Value<'g>)>> {
-    let windows = max_pool_windows(call.args(), count)?;
-    Ok(vec![(
-        "self",
-        windows.gradient_of_maximum(call.gradient(0)?)?,
-    )])
+    let gradient = windows.gradient_of_maximum(call.gradient(0)?)?;
+    Ok(vec![("self", gradient)])
 }
 
-/// Max pooling over the last `count` axes, and the index of each maximum in the flattened spatial axes.
-fn max_pool_with_indices<'g>(a: &Args<'g>, count: usize) -> Result<Vec<Value<'g>>> {
-    let windows = max_pool_windows(a, count)?;
-    Ok(vec![windows.reduce(ReduceFunction::Max), windows.argmax()])
+/// The largest element of each window, and its index in the flattened spatial axes.
+fn maxima_and_indices<'g>(windows: &Windows<'g>) -> Vec<Value<'g>> {
+    vec![windows.reduce(ReduceFunction::Max), windows.argmax()]
 }
 
 /// [`max_pool_windows`] with the argument `output_size` instead of window parameters.
 fn adaptive_max_pool_windows<'g>(a: &Args<'g>, count: usize) -> Result<Windows<'g>> {
     let x = require_elements_in_last_axes(a.tensor("self"), count + 1)?;
     Windows::adaptive(x, &outputs(a, x, count)?, max_pool_padding(x.dtype()))
-}
-
-/// [`max_pool_with_indices`] with the argument `output_size` instead of window parameters.
-fn adaptive_max_pool<'g>(a: &Args<'g>, count: usize) -> Result<Vec<Value<'g>>> {
-    let windows = adaptive_max_pool_windows(a, count)?;
-    Ok(vec![windows.reduce(ReduceFunction::Max), windows.argmax()])
-}
-
-fn adaptive_max_pool_gradient<'g>(
-    call: &CallGradient<'g>,
-    count: usize,
-) -> Result<Vec<(&'static str, Value<'g>)>> {
-    let windows = adaptive_max_pool_windows(call.args(), count)?;
-    Ok(vec![(
-        "self",
-        windows.gradient_of_maximum(call.gradient(0)?)?,
-    )])
 }
 
 /// The sum over windows of a zero-padded input, divided by the number of counted elements. That number depends only on the

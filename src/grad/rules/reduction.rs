@@ -5,14 +5,16 @@ use crate::dim::Dim;
 use crate::error::Result;
 use crate::ir::Value;
 use crate::op::{Permute, Reduce, ReduceFunction, ScanFunction};
-use crate::shape::Shape;
 
 pub(super) fn reduce<'g>(
     reduce: &Reduce,
     node: &NodeGradient<'_, 'g>,
 ) -> Result<ArgumentGradients<'g>> {
     let x = node.operand(0)?;
-    let restored = |reduced: Value<'g>| restore(reduced, x, &reduce.axes);
+    let restored = |reduced: Value<'g>| {
+        let reduced = reduced.restore_axes(x.shape(), &reduce.axes);
+        reduced.expand(x.shape())
+    };
     let gradient = restored(node.gradient(0)?);
     let gradient = match reduce.function {
         ReduceFunction::Sum => gradient,
@@ -25,13 +27,6 @@ pub(super) fn reduce<'g>(
         }
     };
     Ok(vec![Some(gradient)])
-}
-
-/// Repeats a reduced value along the axes that were reduced.
-fn restore<'g>(reduced: Value<'g>, x: Value<'g>, axes: &[usize]) -> Value<'g> {
-    let shape = x.shape().into_iter().enumerate();
-    let kept = shape.map(|(axis, size)| if axes.contains(&axis) { Dim::ONE } else { size });
-    reduced.reshape(kept.collect::<Shape>()).expand(x.shape())
 }
 
 /// For each element, the product of the other elements along the axes. Exact if some are zero.

@@ -50,7 +50,8 @@ impl<'g> Value<'g> {
         self.restore_axes(original, &axes)
     }
 
-    fn restore_axes(self, original: Shape, axes: &[usize]) -> Value<'g> {
+    /// [`Value::restore_dims`] by axes, of which none is negative. No axes are none, not all.
+    pub(crate) fn restore_axes(self, original: Shape, axes: &[usize]) -> Value<'g> {
         let shape = original.into_iter().enumerate();
         let shape = shape.map(|(axis, size)| if axes.contains(&axis) { Dim::ONE } else { size });
         self.reshape(shape.collect::<Shape>())
