@@ -276,7 +276,11 @@ fn integer_convolution<'g>(
 ) -> Result<Value<'g>> {
     let groups = Dim::from(groups.max(1));
     let patches = patches(x, filter, axes, &groups)?;
-    let [_, _, _, k] = patches.sizes()?;
+    // [N, G, C / G, Y, K] -> [N, G, Y, (C / G) K]
+    let [batch, _, channels, positions, taps] = patches.sizes()?;
+    let k = channels * taps;
+    let shape = vec![batch, groups.clone(), positions, k.clone()];
+    let patches = patches.transpose(2, 3).reshape(shape);
     let outputs = filter.size(0);
     let filters = filter.reshape(vec![groups.clone(), outputs.floor_div(&groups), k]);
     let product = patches.matmul(filters.transpose(1, 2)).transpose(2, 3);
@@ -290,7 +294,7 @@ fn integer_convolution<'g>(
     ))
 }
 
-/// The elements of all windows, `[N, G, Y, (C / G) K]`: `Y` windows of `K` positions of a filter `[.., .., taps..]`.
+/// The elements of all windows, `[N, G, C / G, Y, K]`: `Y` windows of `K` positions of a filter `[.., .., taps..]`.
 pub(super) fn patches<'g>(
     x: Value<'g>,
     filter: Value<'g>,
@@ -315,18 +319,14 @@ pub(super) fn patches<'g>(
     };
     let positions = Dim::product(output_sizes);
     let taps = Dim::product(filter.shape().iter().skip(2));
-    let group = channels.floor_div(groups);
-    // [N, C, Y.., K..] -> [N, G, C / G, Y, K] -> [N, G, Y, (C / G) K]
-    Ok(windows
-        .reshape(vec![
-            batch.clone(),
-            groups.clone(),
-            group.clone(),
-            positions.clone(),
-            taps.clone(),
-        ])
-        .transpose(2, 3)
-        .reshape(vec![batch.clone(), groups.clone(), positions, group * taps]))
+    let channels = channels.floor_div(groups);
+    Ok(windows.reshape(vec![
+        batch.clone(),
+        groups.clone(),
+        channels,
+        positions,
+        taps,
+    ]))
 }
 
 /// Inserts `factor - 1` zeros between the elements of an axis.

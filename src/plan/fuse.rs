@@ -23,10 +23,11 @@ use crate::kernel::capabilities::{Capabilities, StorageType};
 use crate::kernel::layout::Layout;
 use crate::kernel::materialization::{F32StorageReason, MaterializeReason};
 use crate::op::Unfold;
-use crate::plan::cost::{NodeClass, is_plain_view, node_class, primitive_cost};
+use crate::plan::cost::{NodeClass, example_size, is_plain_view, node_class, primitive_cost};
 use crate::plan::element::not_planned;
 use crate::plan::fuse::claim::attention::AttentionMatch;
 use crate::plan::group::{Group, Pattern};
+use crate::plan::product::{Product, tile};
 use crate::plan::storage::concat::{self, ConcatParts, PlannedParts};
 use crate::plan::storage::precision::StorageRequest;
 use crate::plan::storage::tile_shapes::TileShapes;
@@ -85,8 +86,20 @@ pub struct ValueProperties {
     pub cost: u32,
     /// Leaves: the materialised values that a kernel reads to compute it.
     pub leaves: BTreeSet<ValueId>,
-    /// True for views and casts of a buffer, which are as cheap to read as the buffer.
-    is_plain: bool,
+    /// How kernels read an element.
+    access: Access,
+}
+
+/// How a kernel reads an element of a value, the cheapest first.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Access {
+    /// As an element of a buffer: the value is one, or views and casts of one.
+    Plain,
+    /// As an element of a buffer, or as padding: the value is views of a padded buffer.
+    Padded,
+    /// By computing it.
+    #[default]
+    Computed,
 }
 
 /// Decides the fusion of a graph of primitives and regions. The error lists every node that a device cannot run.
@@ -203,7 +216,7 @@ impl Fuser<'_> {
         self.properties[value] = ValueProperties {
             cost: 1,
             leaves: BTreeSet::from([id]),
-            is_plain: true,
+            access: Access::Plain,
         };
     }
 
@@ -224,7 +237,12 @@ impl Fuser<'_> {
                 && reads_repeatedly(self.graph, node, primitive, operand_index);
             // Each load of the left factor of a product serves many columns.
             let is_factor = operand_index == 0 && matches!(primitive, Primitive::Dot(_));
-            let is_read_often = rereads_elements(primitive, operand_index) && !properties.is_plain
+            let reads_in_place = match properties.access {
+                Access::Plain => true,
+                Access::Padded => operand_index == 1 && self.is_tiled_product(node, primitive),
+                Access::Computed => false,
+            };
+            let is_read_often = rereads_elements(primitive, operand_index) && !reads_in_place
                 || operand_index == 0
                     && !self.materialized[operand.index()]
                     && self.is_vec4_conv(node, primitive);
@@ -251,6 +269,18 @@ impl Fuser<'_> {
         if let Some(reason) = self.reason_to_store(*result) {
             self.materialize(result.index(), reason);
         }
+    }
+
+    /// True for a matrix product of which subgroups compute tiles. A tile loads each element of its columns once, so that
+    /// testing the bounds of windows takes less time than storing them.
+    fn is_tiled_product(&self, node: &Node, primitive: &Primitive) -> bool {
+        let (Primitive::Dot(_), Ok(product)) = (primitive, Product::of(self.graph, node)) else {
+            return false;
+        };
+        let dtype = self.graph.ty(product.result).dtype;
+        let sizes = [&product.rows, &product.columns, &product.k_size];
+        let sizes = sizes.map(|size| example_size(self.graph, size));
+        tile::is_preferred(self.capabilities, dtype, sizes)
     }
 
     /// True for a convolution that reads channels as vec4, a layout that views of a value do not have.
@@ -323,13 +353,13 @@ impl Fuser<'_> {
         let mut info = ValueProperties {
             cost: primitive_cost(primitive),
             leaves: BTreeSet::new(),
-            is_plain: keeps_plain(primitive),
+            access: access(primitive),
         };
         for operand in operands {
             let other = &self.properties[operand.index()];
             info.cost = info.cost.saturating_add(other.cost);
             info.leaves.extend(other.leaves.iter().copied());
-            info.is_plain &= other.is_plain;
+            info.access = info.access.max(other.access);
         }
         info
     }
@@ -418,7 +448,12 @@ fn reads_repeatedly(
     }
 }
 
-/// True if the result is as cheap to read as a buffer whenever the operands are.
-fn keeps_plain(primitive: &Primitive) -> bool {
-    is_plain_view(primitive) || matches!(primitive, Primitive::Unfold(_) | Primitive::Cast(_))
+/// How kernels read an element of the result, if the operands are buffers.
+fn access(primitive: &Primitive) -> Access {
+    match primitive {
+        Primitive::Unfold(_) | Primitive::Cast(_) => Access::Plain,
+        Primitive::Pad(_) => Access::Padded,
+        view if is_plain_view(view) => Access::Plain,
+        _ => Access::Computed,
+    }
 }

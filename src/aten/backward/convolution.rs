@@ -133,10 +133,11 @@ pub(crate) fn conv_filter_gradient<'g>(
 ) -> Result<Value<'g>> {
     let groups = Dim::from(conv.groups);
     let [batch, channels] = [gradient.size(0), gradient.size(1).floor_div(&groups)];
-    // [G, N Y, (C / G) K]
-    let windows = patches(input, filter, &conv.axes, &groups)?.transpose(0, 1);
-    let [_, _, positions, elements] = windows.sizes()?;
-    let windows = windows.reshape(vec![groups.clone(), &batch * &positions, elements]);
+    // [N, G, C / G, Y, K] -> [G, N Y, K (C / G)]: channels are neighbours, which kernels load together.
+    let windows = patches(input, filter, &conv.axes, &groups)?;
+    let [_, _, inputs, positions, taps] = windows.sizes()?;
+    let shape = vec![groups.clone(), &batch * &positions, &taps * &inputs];
+    let windows = windows.permute([1, 0, 3, 4, 2]).reshape(shape);
     // [G, O / G, N Y]
     let rows = gradient
         .reshape(vec![
@@ -147,7 +148,9 @@ pub(crate) fn conv_filter_gradient<'g>(
         ])
         .permute([1, 2, 0, 3])
         .reshape(vec![groups, channels, batch * positions]);
-    Ok(rows.matmul(windows).reshape(filter.shape()))
+    let shape = vec![filter.size(0), taps, inputs];
+    let products = rows.matmul(windows).reshape(shape);
+    Ok(products.transpose(1, 2).reshape(filter.shape()))
 }
 
 /// The sum over batch and positions, in which all elements count.
