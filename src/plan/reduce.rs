@@ -275,6 +275,9 @@ pub fn lower_argument<'a>(
     reduce: &ArgReduce,
 ) -> Result<LoweredKernel<'a>> {
     let reduction = ReductionAxes::new(scope.graph, node, &[reduce.axis])?;
+    if !scope.layout(group.root).is_row_major() {
+        return argument::lower_images(scope, group, &reduction, reduce.function);
+    }
     if argument::is_supported(&scope, &reduction) {
         return argument::lower(scope, group, &reduction, reduce.function);
     }

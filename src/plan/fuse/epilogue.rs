@@ -9,6 +9,7 @@ use crate::op::BinaryFunction;
 use crate::plan::cost::{NodeClass, is_plain_view, node_class, primitive_cost};
 use crate::plan::fuse::{Fuser, MAX_EXPRESSION_COST, MAX_REPEATED_COST};
 use crate::plan::group::Group;
+use crate::plan::reduce::argument;
 
 /// Maximal number of values that a search for the producing kernel visits.
 const MAX_SEARCHED_VALUES: usize = 64;
@@ -95,12 +96,18 @@ impl Fuser<'_> {
         }
     }
 
-    /// True for a reshape of a convolution's result on a device with a channel layout for images: readers look through
-    /// the reshape, and the image keeps the layout of other images.
+    /// True for a reshape of the result of a convolution, or of a search in windows, on a device with a channel layout for
+    /// images: readers look through the reshape, and the image keeps the layout of other images.
     fn is_reshape_of_image(&self, anchor: usize, last: usize, root: ValueId) -> bool {
-        let [anchor, last] = [anchor, last].map(|node| &self.graph.nodes[node].op);
-        let is_reshape = matches!(last, Op::Primitive(Primitive::Reshape(_)));
-        let is_image = matches!(anchor, Op::Primitive(Primitive::Conv(_)));
+        let [anchor, last] = [anchor, last].map(|node| &self.graph.nodes[node]);
+        let is_reshape = matches!(last.op, Op::Primitive(Primitive::Reshape(_)));
+        let is_image = match &anchor.op {
+            Op::Primitive(Primitive::Conv(_)) => true,
+            Op::Primitive(Primitive::ArgReduce(reduce)) => {
+                argument::is_of_images(self.graph, anchor, reduce.axis)
+            }
+            _ => false,
+        };
         let looks_through = |reader: &usize| match &self.graph.nodes[*reader].op {
             Op::Primitive(primitive) => !matches!(primitive, Primitive::Custom(_)),
             _ => false,

@@ -1,22 +1,89 @@
-//! Argmax and argmin of long rows on devices whose subgroups are vector lanes: a subgroup shares a row and exchanges
-//! partial results.
+//! Argmax and argmin on devices whose subgroups are vector lanes. A subgroup shares a long row and exchanges partial
+//! results. For windows of images in a vec4 layout, as of max pooling, an invocation searches those of four channels.
 
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::ir::{Graph, Node};
 use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, WgslType};
 use crate::kernel::index::Index;
 use crate::op::ArgReduceFunction;
-use crate::plan::element::{KernelScope, scalar};
+use crate::plan::element::position::Position;
+use crate::plan::element::{KernelScope, scalar, vec4};
 use crate::plan::group::Group;
-use crate::plan::kernel::{LoweredKernel, ceil_div, repeat};
+use crate::plan::kernel::{LoweredKernel, ceil_div, epilogue, repeat};
 use crate::plan::lanes;
 use crate::plan::reduce::rows::lower_subgroups;
-use crate::plan::reduce::{ReductionAxes, ReductionOutput, beats_best};
+use crate::plan::reduce::{ARGUMENT_TEMPLATE, ReductionAxes, ReductionOutput, beats_best};
+use crate::plan::vec4_layout::{self, CHANNEL_AXIS};
 
 /// Longest row that a single invocation searches.
 const MAX_SINGLE_LENGTH: i64 = 64;
+
+/// Longest window of images.
+const MAX_WINDOW: i64 = 32;
+
+/// True for short windows of images, one result for each channel and position.
+pub fn is_of_images(graph: &Graph, node: &Node, axis: usize) -> bool {
+    let Ok(reduction) = ReductionAxes::new(graph, node, &[axis]) else {
+        return false;
+    };
+    let length = reduction.reduced.first().and_then(Dim::as_const);
+    let is_short = length.is_some_and(|length| (1..=MAX_WINDOW).contains(&length));
+    is_short && axis > CHANNEL_AXIS && reduction.dtype == DType::F32
+}
+
+/// Lowers the reduction of windows of images. See [`is_of_images`].
+pub fn lower_images<'a>(
+    mut scope: KernelScope<'a>,
+    group: &Group,
+    reduction: &ReductionAxes,
+    function: ArgReduceFunction,
+) -> Result<LoweredKernel<'a>> {
+    let (first, surplus, count) =
+        vec4_layout::invocation_vec4(&mut scope, &reduction.kept, CHANNEL_AXIS);
+    let channels = vec4::neighbours(&first, CHANNEL_AXIS).into_iter();
+    let results = channels
+        .map(|kept| {
+            let index = best_of_window(&mut scope, reduction, function, &kept)?;
+            let index = scalar::size_as(&mut scope.pool, index, DType::I64, scope.capabilities);
+            let position = Position::from_coordinates(kept);
+            epilogue(&mut scope, group, reduction.result, index, &position)
+        })
+        .collect::<Result<Vec<_>>>()?;
+    let store = scope.store_vec4(group.root, CHANNEL_AXIS, &results)?;
+    let statements = vec![surplus, store];
+    Ok(LoweredKernel::new(
+        scope,
+        ARGUMENT_TEMPLATE,
+        statements,
+        &count,
+    ))
+}
+
+/// The index of the best element of a window, as an expression without a loop.
+fn best_of_window(
+    scope: &mut KernelScope,
+    reduction: &ReductionAxes,
+    function: ArgReduceFunction,
+    kept: &[Index],
+) -> Result<Expr> {
+    let length = reduction.reduced.first().and_then(Dim::as_const);
+    let element = |scope: &mut KernelScope, k: i64| {
+        let position = reduction.operand_position(kept, &[Index::from(Dim::from(k))]);
+        scope.element(reduction.operand, &position, None)
+    };
+    let (mut best, mut best_index) = (element(scope, 0)?, scope.pool.index(0));
+    for k in 1..length.unwrap_or(1) {
+        let x = element(scope, k)?;
+        let better = beats_best(scope, function, x, best);
+        let index = scope.pool.size(&Dim::from(k));
+        best = scope.pool.select(better, x, best);
+        best_index = scope.pool.select(better, index, best_index);
+    }
+    Ok(best_index)
+}
 
 /// True if subgroups can share the rows: long rows of a type that they can exchange.
 pub fn is_supported(scope: &KernelScope, reduction: &ReductionAxes) -> bool {

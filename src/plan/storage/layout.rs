@@ -9,7 +9,7 @@ use crate::kernel::layout::Layout;
 use crate::plan::element::vec4::is_multiple_of_4;
 use crate::plan::fuse::Fusion;
 use crate::plan::group::{Group, Pattern};
-use crate::plan::reduce::pooling;
+use crate::plan::reduce::{argument, pooling};
 use crate::plan::variant;
 use crate::plan::vec4_layout::{CHANNEL_AXIS, IMAGE_LAYOUT, may_be_image};
 
@@ -131,6 +131,11 @@ impl LayoutAssigner<'_> {
             }
             Op::Primitive(Primitive::Reduce(_)) => {
                 keeps_shape && reads_images() && pooling::is_supported(self.graph, node)
+            }
+            Op::Primitive(Primitive::ArgReduce(reduce)) => {
+                keeps_shape
+                    && reads_images()
+                    && argument::is_of_images(self.graph, node, reduce.axis)
             }
             _ => false,
         }
