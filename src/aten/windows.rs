@@ -216,6 +216,9 @@ impl<'g> Windows<'g> {
             count <= MAX_ADDED_TAPS
         });
         match taps.filter(|_| self.axes.iter().all(WindowedAxis::is_sliding)) {
+            Some(taps) if self.axes.iter().all(WindowedAxis::is_disjoint) => {
+                Ok(self.tap_by_tap(gradient, &taps))
+            }
             Some(taps) => Ok(self.sum_of_taps(gradient, &taps)),
             None => {
                 let sizes: Vec<Dim> = self.axes.iter().map(|axis| axis.size.clone()).collect();
@@ -224,12 +227,31 @@ impl<'g> Windows<'g> {
         }
     }
 
+    /// The place of each window's largest element in the window. Devices read floats faster than 64-bit integers.
+    fn largest_taps(&self, dtype: DType) -> Value<'g> {
+        let flat = self.value.flatten(-(self.axes.len() as i64), -1);
+        flat.argmax(-1, false).to(dtype)
+    }
+
+    /// For each element of the input, the gradient of its window if it is the window's largest. Windows are disjoint.
+    fn tap_by_tap(&self, gradient: Value<'g>, taps: &[i64]) -> Value<'g> {
+        let first = gradient.rank() - self.axes.len();
+        let largest = self.largest_taps(gradient.dtype());
+        // Each pooled axis becomes two: windows and taps.
+        let tap_axes = (first..gradient.rank()).rev().map(|axis| axis as i64 + 1);
+        let of_window = |x: Value<'g>| tap_axes.clone().fold(x, |x, axis| x.unsqueeze(axis));
+        let is_largest = of_window(largest).eq(tap_numbers(gradient, taps));
+        let mut joined = is_largest.where_(of_window(gradient), 0.0);
+        for (dim, axis) in (first as i64..).zip(&self.axes) {
+            joined = axis.cut(joined.flatten(dim, dim + 1), dim);
+        }
+        joined
+    }
+
     /// For each place in a window, the gradients of the windows whose largest element is there; their sum.
     fn sum_of_taps(&self, gradient: Value<'g>, taps: &[i64]) -> Value<'g> {
         let (rank, count) = (gradient.rank(), self.axes.len());
-        // Devices read floats faster than 64-bit integers.
-        let largest = self.value.flatten(-(count as i64), -1).argmax(-1, false);
-        let largest = largest.to(gradient.dtype());
+        let largest = self.largest_taps(gradient.dtype());
         let part = |tap: i64| {
             let mut part = largest.eq(tap as f64).where_(gradient, 0.0);
             let mut remaining = tap;
@@ -249,28 +271,41 @@ impl WindowedAxis {
         matches!(self.placement, WindowPlacement::Sliding { .. })
     }
 
+    /// True for windows next to each other, which share no element and leave none out.
+    fn is_disjoint(&self) -> bool {
+        let WindowPlacement::Sliding {
+            stride, dilation, ..
+        } = self.placement
+        else {
+            return false;
+        };
+        dilation == 1 && self.taps.is(stride)
+    }
+
+    /// Cuts the padding off, and adds zeros for elements in no window.
+    fn cut<'g>(&self, padded: Value<'g>, dim: i64) -> Value<'g> {
+        let WindowPlacement::Sliding { padding, .. } = self.placement else {
+            return padded;
+        };
+        let rest = &self.size + padding - padded.size(dim);
+        let zeros = rest.maximum(&Dim::ZERO);
+        let none = vec![Dim::ZERO; padded.rank()];
+        let padded = padded.pad(&none, &on_axis(padded.rank(), dim, zeros), 0.0);
+        padded.narrow(dim, padding, self.size.clone())
+    }
+
     /// Moves one element of each sliding window to its position in the input, among zeros.
     fn spread<'g>(&self, x: Value<'g>, dim: i64, tap: i64) -> Value<'g> {
         let WindowPlacement::Sliding {
-            stride,
-            padding,
-            dilation,
+            stride, dilation, ..
         } = self.placement
         else {
             return x;
         };
         let spread = dilate(x, dim, stride);
-        let (start, end) = (Dim::from(tap * dilation), &self.size + padding);
-        let rest = &end - &start - spread.size(dim);
-        let on_axis = |size: Dim| {
-            let mut sizes = vec![Dim::ZERO; x.rank()];
-            if let Some(of_axis) = usize::try_from(dim).ok().and_then(|dim| sizes.get_mut(dim)) {
-                *of_axis = size;
-            }
-            sizes
-        };
-        let padded = spread.pad(&on_axis(start), &on_axis(rest.maximum(&Dim::ZERO)), 0.0);
-        padded.narrow(dim, padding, self.size.clone())
+        let start = on_axis(x.rank(), dim, Dim::from(tap * dilation));
+        let none = vec![Dim::ZERO; x.rank()];
+        self.cut(spread.pad(&start, &none, 0.0), dim)
     }
 
     /// An axis of this size with the given number of adaptive windows.
@@ -363,6 +398,26 @@ fn first_axis(x: Value, count: usize) -> Result<usize> {
             x.ty()
         ))),
     }
+}
+
+/// The number of each place in a window, in an array that aligns with the taps of every pooled axis.
+fn tap_numbers<'g>(gradient: Value<'g>, taps: &[i64]) -> Value<'g> {
+    let builder = gradient.builder();
+    let mut numbers = builder.full(gradient.dtype(), vec![], 0.0);
+    for taps in taps {
+        let places = builder.iota(gradient.dtype(), vec![Dim::from(*taps)], 0);
+        numbers = (numbers * *taps as f64).unsqueeze(-1).unsqueeze(-1) + places;
+    }
+    numbers
+}
+
+/// Sizes of padding: one axis has this size, the others have none.
+fn on_axis(rank: usize, dim: i64, size: Dim) -> Vec<Dim> {
+    let mut sizes = vec![Dim::ZERO; rank];
+    if let Some(of_axis) = usize::try_from(dim).ok().and_then(|dim| sizes.get_mut(dim)) {
+        *of_axis = size;
+    }
+    sizes
 }
 
 /// Adds `position - 1` axes of size 1 at the end, so that the last axis becomes the axis at `position` from the end,
