@@ -1,5 +1,6 @@
 //! Number of elements that an invocation processes at once.
 
+use crate::dim::Dim;
 use crate::ir::ValueId;
 use crate::kernel::layout::Layout;
 use crate::plan::cost::example_size;
@@ -29,16 +30,24 @@ impl Granularity {
     ) -> Granularity {
         let frame = &rows.frame;
         let single = Granularity { rows: 1, width: 1 };
+        let read = work::elements_read(scope, group, None).into_keys();
+        let wide = read.chain(rows.written.iter().copied());
+        let wide = wide.filter(|value| scope.graph.ty(*value).numel() == frame.numel());
         if frame.is_contiguous() {
+            let wide: Vec<ValueId> = wide.collect();
+            let are_adjacent = |value: &ValueId| has_adjacent_rows(scope, frame, *value);
+            if !wide.is_empty() && wide.iter().all(are_adjacent) {
+                return Granularity {
+                    rows: VEC4_LEN,
+                    ..single
+                };
+            }
             let width = vec8::vector_width(scope.capabilities, &frame.length);
             return Granularity { width, ..single };
         }
         if !scope.capabilities.software {
             return single;
         }
-        let read = work::elements_read(scope, group, None).into_keys();
-        let wide = read.chain(rows.written.iter().copied());
-        let wide = wide.filter(|value| scope.graph.ty(*value).numel() == frame.numel());
         let (images, others): (Vec<ValueId>, Vec<ValueId>) =
             wide.partition(|value| has_contiguous_rows(scope, frame, *value));
         if images.is_empty() {
@@ -59,6 +68,19 @@ fn has_contiguous_rows(scope: &KernelScope, frame: &RowFrame, value: ValueId) ->
     match scope.layout(value) {
         Layout::Vec4 { axis } => {
             frame.has_rows_along(shape, *axis) && is_multiple_of_4(&frame.length)
+        }
+        _ => false,
+    }
+}
+
+/// True for a value whose vec4 layout makes the elements of four adjacent rows neighbours: rows are the positions of a
+/// channel.
+fn has_adjacent_rows(scope: &KernelScope, frame: &RowFrame, value: ValueId) -> bool {
+    let shape = &scope.graph.ty(value).shape;
+    match scope.layout(value) {
+        Layout::Vec4 { axis } => {
+            let is_of_positions = Dim::product(&shape[axis + 1..]) == frame.length;
+            is_of_positions && is_multiple_of_4(&shape[*axis])
         }
         _ => false,
     }
