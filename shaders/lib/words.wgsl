@@ -1,5 +1,4 @@
-// Pairs of single precision numbers in 64-bit words: the first of a pair in the low half. `bits`, the shift of the second,
-// is 32; it is a parameter because LLVM must not always know it.
+// Pairs of single precision numbers in 64-bit words: the first of a pair in the low half.
 
 fn low_numbers(words: vec4<u64>) -> vec4<f32> {
     return bitcast<vec4<f32>>(vec4<u32>(words));
@@ -9,8 +8,8 @@ fn high_numbers(words: vec4<u64>) -> vec4<f32> {
     return bitcast<vec4<f32>>(vec4<u32>(words >> vec4<u32>(32u)));
 }
 
-fn words_of(low: vec4<f32>, high: vec4<f32>, bits: u32) -> vec4<u64> {
-    return vec4<u64>(bitcast<vec4<u32>>(low)) | (vec4<u64>(bitcast<vec4<u32>>(high)) << vec4(bits));
+fn words_of(low: vec4<f32>, high: vec4<f32>) -> vec4<u64> {
+    return vec4<u64>(bitcast<vec4<u32>>(low)) | (vec4<u64>(bitcast<vec4<u32>>(high)) << vec4<u32>(32u));
 }
 
 fn four_of(words: vec2<u64>) -> vec4<f32> {
@@ -19,7 +18,7 @@ fn four_of(words: vec2<u64>) -> vec4<f32> {
     return vec4(low.x, high.x, low.y, high.y);
 }
 
-fn words_of_four(numbers: vec4<f32>, bits: u32) -> vec2<u64> {
+fn words_of_four(numbers: vec4<f32>) -> vec2<u64> {
     let halves = bitcast<vec4<u32>>(numbers);
-    return vec2<u64>(halves.xz) | (vec2<u64>(halves.yw) << vec2(bits));
+    return vec2<u64>(halves.xz) | (vec2<u64>(halves.yw) << vec2<u32>(32u));
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 
-use super::expr::{Expr, ExprNode, ExprPool};
+use super::expr::{Expr, ExprNode, ExprPool, WgslType};
 use super::names::unique;
 use crate::dim::Dim;
 
@@ -102,6 +102,8 @@ pub struct Emitter<'a> {
     /// Index roles of expressions, from which names are derived.
     roles: IndexRoles,
     sizes: Vec<(Dim, String)>,
+    /// Whether unknown integers are divided by way of floats.
+    divides_by_floats: bool,
 }
 
 impl<'a> Emitter<'a> {
@@ -122,6 +124,15 @@ impl<'a> Emitter<'a> {
             names,
             roles: IndexRoles::default(),
             sizes: Vec::new(),
+            divides_by_floats: false,
+        }
+    }
+
+    /// Divides indices by sizes in floating point if `divides` is true, which is exact and faster on a rasteriser.
+    pub fn dividing_by_floats(self, divides: bool) -> Emitter<'a> {
+        Emitter {
+            divides_by_floats: divides,
+            ..self
         }
     }
 
@@ -407,9 +418,24 @@ impl<'a> Emitter<'a> {
                 ExprSource::atom(self.buffers[*texture].texel(&at))
             }
             ExprNode::Call { template, operands } => {
+                let template = self.division(expr).unwrap_or(template);
                 let operands: Vec<ExprSource> = operands.iter().map(|x| self.source(*x)).collect();
                 substitute(template, &operands)
             }
+        }
+    }
+
+    /// The template of a division of indices by an unknown size, if that is not an operator.
+    fn division(&self, expr: Expr) -> Option<&'static str> {
+        let ExprNode::Call { template, operands } = self.pool.node(expr) else {
+            return None;
+        };
+        let divisor = self.pool.as_literal(*operands.get(1)?);
+        let is_index = self.pool.ty(expr) == WgslType::U32 && divisor.is_none();
+        match template.as_ref() {
+            "x / y" if is_index && self.divides_by_floats => Some("index_quotient(x, y)"),
+            "x % y" if is_index && self.divides_by_floats => Some("index_remainder(x, y)"),
+            _ => None,
         }
     }
 

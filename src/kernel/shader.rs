@@ -20,6 +20,7 @@ const LIBRARY: &[&str] = &[
     include_str!("../../shaders/lib/half.wgsl"),
     include_str!("../../shaders/lib/words.wgsl"),
     include_str!("../../shaders/lib/texel.wgsl"),
+    include_str!("../../shaders/lib/index.wgsl"),
     include_str!("../../shaders/lib/exponential.wgsl"),
     include_str!("../../shaders/lib/logarithm.wgsl"),
     include_str!("../../shaders/lib/power.wgsl"),

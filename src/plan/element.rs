@@ -15,7 +15,7 @@ pub mod panels;
 mod pointwise;
 mod slp;
 mod view;
-mod word_stores;
+pub mod word_stores;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

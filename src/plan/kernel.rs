@@ -2,6 +2,7 @@
 
 mod binding;
 pub mod epilogue_loop;
+pub mod lane_pairs;
 mod source;
 pub mod work;
 
@@ -35,6 +36,8 @@ pub struct LoweredKernel<'a> {
     pub template: &'static str,
     /// Body of `main`.
     pub statements: Vec<Statement>,
+    /// True if all invocations of a subgroup have the same `index`; otherwise neighbours have neighbouring ones.
+    pub has_uniform_index: bool,
     /// Workgroups of a dispatch.
     pub workgroups: Workgroups,
     /// Values of the template's further placeholders.
@@ -102,6 +105,7 @@ impl<'a> LoweredKernel<'a> {
             scope,
             template,
             statements,
+            has_uniform_index: false,
             workgroups: Workgroups::Linear(count.ceil_div(&Dim::from(INVOCATIONS))),
             template_values: Vec::new(),
             choice: None,
@@ -118,6 +122,7 @@ impl<'a> LoweredKernel<'a> {
         count: Dim,
     ) -> LoweredKernel<'a> {
         LoweredKernel {
+            has_uniform_index: true,
             workgroups: Workgroups::Linear(count.clone()),
             ..LoweredKernel::new(scope, template, statements, &count)
         }
@@ -131,6 +136,10 @@ impl<'a> LoweredKernel<'a> {
         if !self.fits() {
             return Err(self.too_many_bindings(&label));
         }
+        if self.scope.pairs_lanes() {
+            let (pool, uniform) = (&mut self.scope.pool, self.has_uniform_index);
+            self.statements = lane_pairs::pair_lanes(pool, self.statements, uniform);
+        }
         let buffers = self.scope.buffers.iter();
         let mut source = KernelSource {
             label,
@@ -139,6 +148,7 @@ impl<'a> LoweredKernel<'a> {
             buffers: buffers.map(|binding| binding.buffer.clone()).collect(),
             statements: self.statements,
             sizes_in: self.scope.capabilities.sizes_space(),
+            divides_by_floats: self.scope.capabilities.software,
             pool: self.scope.pool,
             sizes: Vec::new(),
         };

@@ -233,6 +233,7 @@ pub fn by_invocations<'a>(
     };
     let workgroups = ceil_div(count, lanes);
     let mut lowered = LoweredKernel::of_workgroups(scope, TEMPLATE, statements, workgroups);
+    lowered.has_uniform_index = false;
     lowered
         .template_values
         .extend([lanes::workgroup_size(lanes), lanes::invocation_index(lanes)]);

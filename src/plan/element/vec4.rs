@@ -112,7 +112,7 @@ pub fn store_vec4(
         return Ok(None);
     };
     let storage = scope.storage(value)?;
-    let stores_words = scope.stores_words(storage) && scope.hides_word_shift();
+    let stores_words = scope.stores_words(storage) && scope.pairs_lanes();
     let pool = &mut scope.pool;
     let numbers = parts.iter().map(|(number, _)| *number);
     let vector = if storage.is_half() {

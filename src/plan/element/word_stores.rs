@@ -1,9 +1,8 @@
 //! 64-bit words of two numbers, in which a software rasteriser stores vectors of single precision.
 //!
 //! Mesa's rasteriser stores a vector lane by lane, and takes each number that it needs out of a vector in memory. LLVM
-//! assembles a word after that, out of two numbers, if it knows the shift. That is right for vectors of 256 bits: memory
-//! hands a number on at once. It does not hand on a number of the upper half of 512 bits (measured on an Intel Xeon with
-//! AVX-512), so that fewer numbers are better there, and the shift is hidden from LLVM: kernels have one layer of workgroups.
+//! assembles a word after that, out of two numbers. With vectors of 512 bits, pairs of lanes store together: see
+//! [`lane_pairs`](crate::plan::kernel::lane_pairs).
 
 use crate::kernel::capabilities::StorageType;
 use crate::kernel::expr::{Expr, ExprNode, ExprPool, WgslType};
@@ -12,6 +11,25 @@ use crate::plan::element::vec4::build_vec4;
 
 /// Lanes of vectors of 512 bits.
 const WIDE_LANES: usize = 16;
+/// Template of eight numbers, the even ones and the odd ones, as four words.
+const WORDS_OF_EIGHT: &str = "words_of(x, y)";
+/// Template of four numbers as two words.
+const WORDS_OF_FOUR: &str = "words_of_four(x)";
+
+/// Returns whether an expression is words to be stored.
+pub fn is_words(pool: &ExprPool, expr: Expr) -> bool {
+    let templates = [WORDS_OF_EIGHT, WORDS_OF_FOUR];
+    matches!(pool.node(expr), ExprNode::Call { template, .. } if templates.contains(&template.as_ref()))
+}
+
+/// Returns words of the same kind, assembled of other numbers: see the operands of [`is_words`].
+pub fn with_numbers(pool: &mut ExprPool, words: Expr, numbers: &[Expr]) -> Expr {
+    let ty = pool.ty(words);
+    match pool.node(words).clone() {
+        ExprNode::Call { template, .. } => pool.call(template, ty, numbers),
+        _ => words,
+    }
+}
 
 impl KernelScope<'_> {
     /// Returns whether vectors of four numbers are stored as 64-bit words of two numbers: if they have single precision
@@ -20,8 +38,8 @@ impl KernelScope<'_> {
         self.capabilities.software && self.capabilities.int64 && storage == StorageType::F32
     }
 
-    /// Returns whether LLVM must not know the shift that assembles words.
-    pub fn hides_word_shift(&self) -> bool {
+    /// Returns whether pairs of lanes store their words together.
+    pub fn pairs_lanes(&self) -> bool {
         self.capabilities.simd_lanes() == Some(WIDE_LANES)
     }
 
@@ -32,11 +50,7 @@ impl KernelScope<'_> {
         let (low, high): (Vec<Expr>, Vec<Expr>) =
             (every_other(0).collect(), every_other(1).collect());
         let halves = [low, high].map(|half| build_vec4(&mut self.pool, &half, WgslType::F32x4));
-        let template = match self.hides_word_shift() {
-            true => "words_of(x, y, workgroups.z * 32u)",
-            false => "words_of(x, y, 32u)",
-        };
-        Some(self.pool.call(template, WgslType::U64x4, &halves))
+        Some(self.pool.call(WORDS_OF_EIGHT, WgslType::U64x4, &halves))
     }
 
     /// Returns four numbers as two words. `None` if such a store is not worthwhile.
@@ -48,16 +62,12 @@ impl KernelScope<'_> {
 
     /// Returns a vector of four numbers as two words.
     pub fn words_of_vec4(&mut self, vector: Expr) -> Expr {
-        let template = match self.hides_word_shift() {
-            true => "words_of_four(x, workgroups.z * 32u)",
-            false => "words_of_four(x, 32u)",
-        };
-        self.pool.call(template, WgslType::U64x2, &[vector])
+        self.pool.call(WORDS_OF_FOUR, WgslType::U64x2, &[vector])
     }
 
     /// Rewrites numbers so that they can be stored as words.
     fn storable(&mut self, numbers: &[Expr]) -> Option<Vec<Expr>> {
-        if self.hides_word_shift() {
+        if self.pairs_lanes() {
             return Some(numbers.to_vec());
         }
         let numbers = numbers.iter();
@@ -67,7 +77,7 @@ impl KernelScope<'_> {
     }
 }
 
-/// Rewrites an expression so that it can be stored in words with a known shift. `None` if such a store is not worthwhile.
+/// Rewrites an expression so that it can be stored in words. `None` if such a store is not worthwhile.
 /// LLVM scalarises the store of a select with a constant, and of arithmetic on such a select and a constant. Hence a bound
 /// is computed on both sides of its select.
 fn storable(pool: &mut ExprPool, expr: Expr) -> Option<Expr> {

@@ -25,6 +25,8 @@ pub struct KernelSource {
     pub statements: Vec<Statement>,
     /// Address space of the sizes.
     pub sizes_in: SizesSpace,
+    /// Whether indices are divided by sizes in floating point.
+    pub divides_by_floats: bool,
     /// The sizes that the kernel expects.
     pub sizes: Vec<Dim>,
 }
@@ -33,6 +35,7 @@ impl KernelSource {
     /// Generates the kernel. Returns it with the sizes that it expects, in order.
     pub fn kernel(&self) -> (Kernel, Vec<Dim>) {
         let emitter = Emitter::new(&self.pool, &self.buffers, &self.template_variables());
+        let emitter = emitter.dividing_by_floats(self.divides_by_floats);
         let (lines, sizes) = emitter.emit(&self.statements);
         let declared = declarations(&self.buffers, sizes.len(), self.sizes_in);
         let mut holes = vec![("bindings", declared), ("body", lines.join("\n") + "\n")];

@@ -57,6 +57,7 @@ impl MergedKernel {
                 buffers: a.buffers.clone(),
                 statements,
                 sizes_in: a.sizes_in,
+                divides_by_floats: a.divides_by_floats,
                 sizes: merger
                     .size_values
                     .iter()
