@@ -224,3 +224,97 @@ impl LanePairing<'_> {
             && matches!(end, Some(Literal::Integer(end)) if end % LANES == 0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A kernel with a store of words at `index`, in the block that `around` puts around it.
+    fn paired(
+        has_uniform_index: bool,
+        around: impl FnOnce(&mut ExprPool, Statement) -> Vec<Statement>,
+    ) -> (ExprPool, Vec<Statement>) {
+        let mut pool = ExprPool::default();
+        let index = pool.variable("index", WgslType::U32);
+        let numbers = pool.call("vec4(f32(x))", WgslType::F32x4, &[index]);
+        let value = pool.call("words_of_four(x)", WgslType::U64x2, &[numbers]);
+        let store = Statement::Store {
+            buffer: 0,
+            index,
+            value,
+        };
+        let statements = around(&mut pool, store);
+        let statements = pair_lanes(&mut pool, statements, has_uniform_index);
+        (pool, statements)
+    }
+
+    fn compare(pool: &mut ExprPool, template: &'static str, name: &str, end: u32) -> Expr {
+        let (variable, end) = (pool.variable(name, WgslType::U32), pool.index(end));
+        pool.call(template, WgslType::Bool, &[variable, end])
+    }
+
+    fn stores(statements: &[Statement]) -> usize {
+        let count = |statement: &Statement| match statement {
+            Statement::Store { .. } => 1,
+            other => other.blocks().map(stores).sum(),
+        };
+        statements.iter().map(count).sum()
+    }
+
+    /// True if a statement tells whether the other lane of a pair runs.
+    fn asks_other_lane(pool: &ExprPool, statements: &[Statement]) -> bool {
+        statements.iter().any(|statement| match statement {
+            Statement::Let(expr) => pool.label(*expr) == Some("other_lane_runs"),
+            other => other.blocks().any(|block| asks_other_lane(pool, block)),
+        })
+    }
+
+    #[test]
+    fn lower_lanes_store_the_words_of_both() {
+        let (pool, statements) = paired(true, |_, store| vec![store]);
+        assert_eq!(stores(&statements), 2);
+        assert!(!asks_other_lane(&pool, &statements));
+    }
+
+    #[test]
+    fn surplus_lanes_are_told_unless_whole_vectors_end() {
+        for (end, has_uniform_index, asks) in
+            [(64, false, false), (65, false, true), (65, true, false)]
+        {
+            let (pool, statements) = paired(has_uniform_index, |pool, store| {
+                let surplus = compare(pool, "x >= y", "index", end);
+                vec![Statement::ReturnIf(surplus), store]
+            });
+            assert_eq!(stores(&statements), 2, "{end}");
+            assert_eq!(asks_other_lane(&pool, &statements), asks, "{end}");
+        }
+    }
+
+    #[test]
+    fn lanes_ask_for_the_condition_of_a_block() {
+        let (pool, statements) = paired(true, |pool, store| {
+            let inside = compare(pool, "x < y", "local", 5);
+            vec![Statement::If(inside, vec![store])]
+        });
+        assert_eq!(stores(&statements), 2);
+        assert!(asks_other_lane(&pool, &statements));
+        assert!(matches!(&statements[0], Statement::Let(_)));
+    }
+
+    #[test]
+    fn loops_are_rewritten_if_all_lanes_run_them_equally_often() {
+        for (end, count) in [("lane_dependent", 1), ("index", 2)] {
+            let (_, statements) = paired(true, |pool, store| {
+                let [variable, to] = ["trip", end].map(|name| pool.variable(name, WgslType::U32));
+                vec![Statement::Loop {
+                    variable,
+                    from: pool.index(0),
+                    to,
+                    step: 1,
+                    body: vec![store],
+                }]
+            });
+            assert_eq!(stores(&statements), count, "{end}");
+        }
+    }
+}
