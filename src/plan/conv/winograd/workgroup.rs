@@ -12,10 +12,12 @@ use crate::kernel::index::{self, Index};
 use crate::kernel::winograd::OutputTile;
 use crate::plan::conv::{ConvSizes, implicit_gemm};
 use crate::plan::element::KernelScope;
-use crate::plan::element::vec4::VEC4_LEN;
+use crate::plan::element::vec4::{VEC4_LEN, is_multiple};
 use crate::plan::group::Group;
 use crate::plan::kernel::epilogue_loop::{LineEpilogue, write_lines};
-use crate::plan::kernel::{bounds_guard, ceil_div, offset_bounds_guard, repeat, repeat_to};
+use crate::plan::kernel::{
+    bounds_guard, ceil_div, clamped_index, offset_bounds_guard, repeat, repeat_to,
+};
 use crate::plan::product::TileGrid;
 use crate::plan::product::dot::with_label;
 use crate::plan::product::tile::{self, PackedWeight, RightFactor, TileShape, TiledProduct};
@@ -131,13 +133,13 @@ impl<'s> WinogradWorkgroup<'s> {
 
     /// Emits a loop over the `vec4s` vec4s of channels of the workgroup's tiles, one for each invocation at a time.
     /// `make` emits its body from the index of the vec4 among the channels, its index in a matrix of the scratch
-    /// memory, and the tile.
+    /// memory, and the index of the tile, which may lie beyond the last tile.
     fn for_each_tile(
         &self,
         scope: &mut KernelScope,
         name: &str,
         vec4s: &Dim,
-        make: impl FnOnce(&mut KernelScope, &Index, (&Index, &WinogradTile)) -> Result<Vec<Statement>>,
+        make: impl FnOnce(&mut KernelScope, &Index, (&Index, Index)) -> Result<Vec<Statement>>,
     ) -> Result<Vec<Statement>> {
         let trips = ceil_div(vec4s, self.lanes);
         repeat(scope, name, &trips, |scope, trip| {
@@ -147,15 +149,11 @@ impl<'s> WinogradWorkgroup<'s> {
             let height = Dim::from(self.tile_shape().height());
             let tile = self.first_tile.add(&vector_index.rem(&height));
             let tile = with_label(scope, &tile, "tile");
-            let winograd_tile = self.tile_at(tile)?;
-            let statements = make(
-                scope,
-                &vector_index.div(&height),
-                (&vector_index, &winograd_tile),
-            )?;
-            let statements =
-                bounds_guard(scope, &winograd_tile.index, &self.tile_count(), statements);
-            Ok(bounds_guard(scope, &vector_index, vec4s, statements))
+            let statements = make(scope, &vector_index.div(&height), (&vector_index, tile))?;
+            Ok(match is_multiple(vec4s, self.lanes) {
+                true => statements,
+                false => bounds_guard(scope, &vector_index, vec4s, statements),
+            })
         })
     }
 
@@ -175,7 +173,8 @@ impl<'s> WinogradWorkgroup<'s> {
         })
     }
 
-    /// First stage: transforms the input. An invocation transforms four channels of a tile.
+    /// First stage: transforms the input. An invocation transforms four channels of a tile. Beyond the last tile it
+    /// transforms that one again, so that all lanes store.
     pub(super) fn transform_input(&self, scope: &mut KernelScope) -> Result<Vec<Statement>> {
         let channel_vec4s = ceil_div(&self.sizes.channels, VEC4_LEN);
         self.for_each_tile(
@@ -183,6 +182,8 @@ impl<'s> WinogradWorkgroup<'s> {
             "seen_trip",
             &self.transformed_input.vectors_per_matrix,
             |scope, channel_vec4, (vector_index, tile)| {
+                let tile = clamped_index(scope, &tile, &self.tile_count());
+                let tile = self.tile_at(tile)?;
                 let channel_vec4 = self.group.scale(&channel_vec4s).add(channel_vec4);
                 let first_tap = [Index::zero(), Index::zero()];
                 let inputs = try_matrix(self.output_tile.input_size(), |y, x| {
@@ -313,6 +314,7 @@ impl<'s> WinogradWorkgroup<'s> {
             "output_trip",
             &self.products.vectors_per_matrix,
             |scope, channel_vec4, (vector_index, tile)| {
+                let tile = self.tile_at(tile)?;
                 let channel_vec4 = self.channel_block.scale(&vec4s_per_block).add(channel_vec4);
                 let sums = try_matrix(self.output_tile.input_size(), |y, x| {
                     let matrix = self.products.matrix_index(scope, [y, x]);
@@ -326,11 +328,13 @@ impl<'s> WinogradWorkgroup<'s> {
                     tile.image.clone(),
                     self.group.scale(&channel_vec4s).add(&channel_vec4),
                 ];
-                let statements = self.write_tile(scope, group, &image_and_vec4, tile, transform)?;
+                let statements =
+                    self.write_tile(scope, group, &image_and_vec4, &tile, transform)?;
+                let statements = bounds_guard(scope, &channel_vec4, &channel_vec4s, statements);
                 Ok(bounds_guard(
                     scope,
-                    &channel_vec4,
-                    &channel_vec4s,
+                    &tile.index,
+                    &self.tile_count(),
                     statements,
                 ))
             },
