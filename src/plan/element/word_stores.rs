@@ -8,9 +8,8 @@ use crate::kernel::capabilities::StorageType;
 use crate::kernel::expr::{Expr, ExprNode, ExprPool, WgslType};
 use crate::plan::element::KernelScope;
 use crate::plan::element::vec4::build_vec4;
+use crate::plan::kernel::lane_pairs;
 
-/// Lanes of vectors of 512 bits.
-const WIDE_LANES: usize = 16;
 /// Template of eight numbers, the even ones and the odd ones, as four words.
 const WORDS_OF_EIGHT: &str = "words_of(x, y)";
 /// Template of four numbers as two words.
@@ -40,7 +39,7 @@ impl KernelScope<'_> {
 
     /// Returns whether pairs of lanes store their words together.
     pub fn pairs_lanes(&self) -> bool {
-        self.capabilities.simd_lanes() == Some(WIDE_LANES)
+        self.capabilities.simd_lanes() == Some(lane_pairs::LANES as usize)
     }
 
     /// Returns eight numbers as four words. `None` if such a store is not worthwhile.

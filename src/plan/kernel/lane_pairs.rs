@@ -11,9 +11,9 @@ use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, ExprNode, ExprPool, Literal, WgslType};
 use crate::plan::element::word_stores;
 
-/// Lanes of vectors of 512 bits.
-const LANES: i64 = 16;
-/// Template of the value that an expression has in the other lane of a pair: eight lanes above or below.
+/// Lanes of the vectors whose stores are rewritten: those of 512 bits.
+pub const LANES: u32 = 16;
+/// Template of the value that an expression has in the other lane of a pair: half of the lanes above or below.
 const OF_OTHER_LANE: &str = "subgroupShuffleXor(x, 8u)";
 
 /// Rewrites the stores of words in a kernel's body. `has_uniform_index` is true if the variable `index` is equal in all
@@ -180,8 +180,9 @@ impl LanePairing<'_> {
     /// The condition that a lane stores: it is the lower one of a pair, or the only one that runs.
     fn storing_lanes(&mut self, other_runs: Option<Expr>) -> Expr {
         let pool = &mut *self.pool;
-        let (local, half) = (pool.variable("local", WgslType::U32), pool.index(8));
-        let lane = pool.call("x % 16u", WgslType::U32, &[local]);
+        let local = pool.variable("local", WgslType::U32);
+        let [lanes, half] = [LANES, LANES / 2].map(|count| pool.index(count));
+        let lane = pool.call("x % y", WgslType::U32, &[local, lanes]);
         let is_lower = pool.call("x < y", WgslType::Bool, &[lane, half]);
         pool.set_label(is_lower, "is_lower_lane");
         let Some(other_runs) = other_runs else {
@@ -221,7 +222,7 @@ impl LanePairing<'_> {
         let end = operands.get(1).and_then(|end| self.pool.as_literal(*end));
         template == "x >= y"
             && operands[0] == self.index
-            && matches!(end, Some(Literal::Integer(end)) if end % LANES == 0)
+            && matches!(end, Some(Literal::Integer(end)) if end % i64::from(LANES) == 0)
     }
 }
 
