@@ -1,7 +1,8 @@
 // Matrix products on a device whose subgroups are the lanes of a SIMD vector: a subgroup computes a tile of the result in
-// registers. Its invocations form bands, each with its own rows. An invocation loads four K indices of a row of its band, or
-// of every row if there are few rows, and four neighbouring columns for one of four K indices. Rows are then broadcast
-// within a band, and columns to all bands. Rows and columns beyond the edge repeat the last ones and are not written.
+// registers. Its invocations form bands, each with its own rows. An invocation loads four K indices of a row of its band, one
+// K index of four rows if these are neighbours in memory, or four K indices of every row if there are few rows; and four
+// neighbouring columns for one of four K indices. Rows are then broadcast within a band, and columns to all bands. Rows and
+// columns beyond the edge repeat the last ones and are not written.
 
 // <bindings>
 @group(0) @binding(0) var<storage, read_write> y: array<f32>;

@@ -325,8 +325,25 @@ impl ExprPool {
             _ if yes == no => yes,
             ExprNode::Literal(Literal::Bool(true)) => yes,
             ExprNode::Literal(Literal::Bool(false)) => no,
-            _ => self.call("select(x, y, z)", self.ty(yes), &[no, yes, condition]),
+            _ => self.merged_select(condition, yes, no),
         }
+    }
+
+    /// A selection under a condition that is not known. Nested selections with one alternative are one under both
+    /// conditions.
+    fn merged_select(&mut self, condition: Expr, yes: Expr, no: Expr) -> Expr {
+        const TEMPLATE: &str = "select(x, y, z)";
+        let inner = match self.node(yes) {
+            ExprNode::Call { template, operands } if template == TEMPLATE && operands[0] == no => {
+                Some((operands[1], operands[2]))
+            }
+            _ => None,
+        };
+        let (yes, condition) = match inner {
+            Some((yes, inner)) => (yes, self.and(Some(condition), inner)),
+            None => (yes, condition),
+        };
+        self.call(TEMPLATE, self.ty(yes), &[no, yes, condition])
     }
 
     /// Logical and of both conditions; an absent one is true.
@@ -358,5 +375,24 @@ impl ExprPool {
         });
         self.known.insert(key, expr);
         expr
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nested_selections_with_one_alternative_have_both_conditions() {
+        let mut pool = ExprPool::default();
+        let [x, zero, other] =
+            ["x", "zero", "other"].map(|name| pool.variable(name, WgslType::F32));
+        let [outer, inner] = ["outer", "inner"].map(|name| pool.variable(name, WgslType::Bool));
+        let selected = pool.select(inner, x, zero);
+        let both = pool.and(Some(outer), inner);
+        let merged = pool.select(both, x, zero);
+        assert_eq!(pool.select(outer, selected, zero), merged);
+        let nested = pool.select(outer, selected, other);
+        assert_eq!(pool.operands(nested), [other, selected, outer]);
     }
 }

@@ -13,8 +13,8 @@ const MAX_SIZE: i64 = 4096;
 /// input elements. So each phase becomes a channel of an ordinary convolution with its taps, and the channels are then
 /// interleaved.
 ///
-/// Convolutions whose phases have unequal numbers of taps are not rewritten: a zero tap in place of a missing one would
-/// turn an infinity into NaN.
+/// Phases with different numbers of taps are channels of different convolutions: a zero tap in place of a missing one
+/// would turn an infinity into NaN.
 pub fn polyphase(graph: &Graph) -> Result<Graph> {
     apply_to_all_graphs(graph, &mut |graph| {
         replay(graph, |replay, node| {
@@ -39,7 +39,7 @@ struct TransposedConv<'a> {
 }
 
 impl<'a> TransposedConv<'a> {
-    /// Matches a node that is a transposed convolution with phases of equal length.
+    /// Matches a node that is a transposed convolution.
     fn of(graph: &'a Graph, node: &Node) -> Option<TransposedConv<'a>> {
         let Op::Primitive(Primitive::Conv(conv)) = &node.op else {
             return None;
@@ -67,68 +67,108 @@ impl<'a> TransposedConv<'a> {
         })
     }
 
-    /// The result `[N, O, Y..]` as an ordinary convolution of input `[N, C, H..]` and filter `[O, C / G, K..]`. `N` is
+    /// The result `[N, O, Y..]` by ordinary convolutions of input `[N, C, H..]` and filter `[O, C / G, K..]`. `N` is
     /// the batch, `C` and `O` are input and output channels, `G` is the number of groups; `H`, `K` and `Y` are spatial
     /// sizes.
     fn to_ordinary<'g>(&self, x: Value<'g>, filter: Value<'g>) -> Value<'g> {
-        let axes = self.axes.iter().map(|axis| ConvAxis {
-            low: axis.low,
-            high: axis.high,
-            ..ConvAxis::padded(1, 0)
-        });
-        let y = x.conv(self.phase_filter(filter), axes.collect(), self.groups);
-        let interleaved = self.interleave(y, filter.size(0));
+        let phases = self.all_phases(x, filter, &[]);
+        let interleaved = self.interleave(phases, x.size(0), filter.size(0));
         let spatial = (2..).zip(self.axes.iter().zip(self.space));
         spatial.fold(interleaved, |y, (axis, (phases, size))| {
             y.narrow(axis, phases.start, size.clone())
         })
     }
 
+    /// The phases `[N, G, P.., O / G, Q..]`, with `P..` phases of `Q..` positions each. Those along the first axes are
+    /// those that are `chosen`.
+    fn all_phases<'g>(
+        &self,
+        x: Value<'g>,
+        filter: Value<'g>,
+        chosen: &[&EqualPhases],
+    ) -> Value<'g> {
+        let Some(axis) = self.axes.get(chosen.len()) else {
+            return self.equal_phases(x, filter, chosen);
+        };
+        let parts = axis.phases.iter().map(|phases| {
+            let chosen = [chosen, &[phases]].concat();
+            self.all_phases(x, filter, &chosen)
+        });
+        let parts: Vec<Value> = parts.collect();
+        match parts[..] {
+            [only] => only,
+            _ => x.builder().concat(&parts, 2 + chosen.len() as i64),
+        }
+    }
+
+    /// Phases with equal numbers of taps, by one convolution.
+    fn equal_phases<'g>(
+        &self,
+        x: Value<'g>,
+        filter: Value<'g>,
+        phases: &[&EqualPhases],
+    ) -> Value<'g> {
+        let groups = Dim::from(self.groups);
+        let mut shape: Shape = vec![x.size(0), groups.clone()];
+        shape.extend(phases.iter().map(|phases| Dim::from(phases.len)));
+        shape.push(filter.size(0).floor_div(&groups));
+        let spatial = (2..).zip(self.axes.iter().zip(phases));
+        shape.extend(spatial.map(|(axis, (of_axis, phases))| {
+            x.size(axis) + (of_axis.low + of_axis.high(phases) + 1 - phases.taps)
+        }));
+        if phases.iter().any(|phases| phases.taps == 0) {
+            return x.builder().full(x.dtype(), shape, 0);
+        }
+        let axes = self.axes.iter().zip(phases).map(|(axis, phases)| ConvAxis {
+            low: axis.low,
+            high: axis.high(phases),
+            ..ConvAxis::padded(1, 0)
+        });
+        x.conv(
+            self.phase_filter(filter, phases),
+            axes.collect(),
+            self.groups,
+        )
+        .reshape(shape)
+    }
+
     /// The filter regrouped to `[G · P.. · O / G, C / G, M..]`: `P..` phases of each output channel become output
     /// channels with `M..` taps.
-    fn phase_filter<'g>(&self, filter: Value<'g>) -> Value<'g> {
+    fn phase_filter<'g>(&self, filter: Value<'g>, phases: &[&EqualPhases]) -> Value<'g> {
         let (outputs, channels) = (filter.size(0), filter.size(1));
         let groups = Dim::from(self.groups);
         let mut split_shape = vec![groups.clone(), outputs.floor_div(&groups), channels.clone()];
-        let taps_and_phases = self.axes.iter().flat_map(|axis| [axis.taps, axis.count]);
+        let taps_and_phases = phases.iter().flat_map(|phases| [phases.taps, phases.len]);
         split_shape.extend(taps_and_phases.map(Dim::from));
+        let spatial = (2..).zip(self.axes.iter().zip(phases));
+        let taps_of_phases = spatial.fold(filter, |filter, (axis, (of_axis, phases))| {
+            of_axis.taps_of(filter, axis, phases)
+        });
         let taps: Vec<usize> = (0..self.axes.len()).map(|axis| 3 + 2 * axis).collect();
-        let phases: Vec<usize> = taps.iter().map(|axis| axis + 1).collect();
+        let phase_axes: Vec<usize> = taps.iter().map(|axis| axis + 1).collect();
         // Phases are in reverse order of their first taps: the last phase begins with the first tap.
-        let phase_dims: Vec<i64> = phases.iter().map(|axis| *axis as i64).collect();
-        let permutation = [&[0], phases.as_slice(), &[1, 2], &taps].concat();
-        let counts = self.axes.iter().map(|axis| axis.count);
+        let phase_dims: Vec<i64> = phase_axes.iter().map(|axis| *axis as i64).collect();
+        let permutation = [&[0], phase_axes.as_slice(), &[1, 2], &taps].concat();
+        let counts = phases.iter().map(|phases| phases.len);
         let mut joined_shape = vec![counts.fold(outputs, |all, count| all * count), channels];
-        joined_shape.extend(self.axes.iter().map(|axis| Dim::from(axis.taps)));
-        filter
+        joined_shape.extend(phases.iter().map(|phases| Dim::from(phases.taps)));
+        taps_of_phases
             .reshape(split_shape)
             .flip(&phase_dims)
             .permute(permutation)
             .reshape(joined_shape)
     }
 
-    /// Interleaves the phases, which are channels of `[N, G · P.. · O / G, Q..]`, to neighbouring positions of
-    /// `[N, O, Q · P..]`.
-    fn interleave<'g>(&self, y: Value<'g>, outputs: Dim) -> Value<'g> {
-        let shape = y.shape();
-        let (batch, space) = (y.size(0), shape.get(2..).unwrap_or_default());
-        let groups = Dim::from(self.groups);
-        let counts = self.axes.iter().map(|axis| Dim::from(axis.count));
-        let mut split_shape: Shape = vec![batch.clone(), groups.clone()];
-        split_shape.extend(counts.clone());
-        split_shape.push(outputs.floor_div(&groups));
-        split_shape.extend_from_slice(space);
+    /// Interleaves the phases `[N, G, P.., O / G, Q..]` to neighbouring positions of `[N, O, Q · P..]`.
+    fn interleave<'g>(&self, phases: Value<'g>, batch: Dim, outputs: Dim) -> Value<'g> {
         let n = self.axes.len();
         let sizes_and_phases = (0..n).flat_map(|axis| [3 + n + axis, 2 + axis]);
         let permutation: Vec<usize> = [0, 1, 2 + n].into_iter().chain(sizes_and_phases).collect();
-        let interleaved_sizes = space.iter().zip(counts).map(|(size, count)| size * &count);
-        let joined_shape: Shape = [batch, outputs]
-            .into_iter()
-            .chain(interleaved_sizes)
-            .collect();
-        y.reshape(split_shape)
-            .permute(permutation)
-            .reshape(joined_shape)
+        let spatial = self.axes.iter().enumerate();
+        let sizes =
+            spatial.map(|(axis, of_axis)| phases.size(3 + (n + axis) as i64) * of_axis.count);
+        let joined_shape: Shape = [batch, outputs].into_iter().chain(sizes).collect();
+        phases.permute(permutation).reshape(joined_shape)
     }
 }
 
@@ -136,22 +176,33 @@ impl<'a> TransposedConv<'a> {
 struct AxisPhases {
     /// Number of phases.
     count: i64,
-    /// Taps per phase.
-    taps: i64,
+    /// The phases in order.
+    phases: Vec<EqualPhases>,
     /// Zeros in front of the input.
     low: i64,
-    /// Zeros behind the input; negative to crop it.
+    /// Zeros behind the input without those that a phase's taps need; negative to crop it.
     high: i64,
     /// Positions to skip in front of the first one of the result.
     start: i64,
 }
 
+/// Neighbouring phases with equal numbers of taps.
+struct EqualPhases {
+    /// Number of phases.
+    len: i64,
+    /// Taps of each phase.
+    taps: i64,
+    /// Index of the last phase's first tap in the filter.
+    first_tap: i64,
+}
+
 impl AxisPhases {
-    /// The phases of an axis whose filter has `taps` taps; `None` if phases have unequal numbers of taps, or if the
-    /// convolution has strides, dilation or sizes above [`MAX_SIZE`].
+    /// The phases of an axis whose filter has `taps` taps; `None` if the convolution has strides, dilation or sizes
+    /// above [`MAX_SIZE`].
     ///
     /// With `v = position + count - 1 - low`, the phase of a position is `v mod count`. The position reads input element
     /// `v div count` through tap `count - 1 - phase`, and the following elements through every `count`th tap from there.
+    /// If `taps` is no multiple of `count`, the last phases, which begin with the first taps, have one tap more.
     fn of(axis: &ConvAxis, taps: i64) -> Option<AxisPhases> {
         let ConvAxis {
             stride,
@@ -163,18 +214,48 @@ impl AxisPhases {
         let is_small = |number: i64| (-MAX_SIZE..=MAX_SIZE).contains(&number);
         let are_small = [low, high, taps, count].into_iter().all(is_small);
         let is_plain = stride == 1 && dilation == 1 && count > 0 && taps > 0;
-        if !is_plain || !are_small || taps % count != 0 {
+        if !is_plain || !are_small {
             return None;
         }
-        let taps_per_phase = taps / count;
+        let (least, longer) = (taps / count, taps % count);
+        let equal = |len, taps, first_tap| EqualPhases {
+            len,
+            taps,
+            first_tap,
+        };
+        let phases = [
+            equal(count - longer, least, longer),
+            equal(longer, least + 1, 0),
+        ];
         let low_zeros = low.max(0) / count;
         Some(AxisPhases {
             count,
-            taps: taps_per_phase,
+            phases: phases.into_iter().filter(|phases| phases.len > 0).collect(),
             low: low_zeros,
-            high: high.div_euclid(count),
+            high: (high - taps).div_euclid(count),
             start: count - 1 - low + low_zeros * count,
         })
+    }
+
+    /// Zeros behind the input of phases, so that all phases have equally many positions.
+    fn high(&self, phases: &EqualPhases) -> i64 {
+        self.high + phases.taps
+    }
+
+    /// The taps of phases along an axis of a filter: those of all phases for the first element, then those for the next.
+    fn taps_of<'g>(&self, filter: Value<'g>, axis: i64, phases: &EqualPhases) -> Value<'g> {
+        if phases.len == self.count {
+            return filter;
+        }
+        let elements = (0..phases.taps).map(|element| {
+            let first = phases.first_tap + element * self.count;
+            filter.narrow(axis, first, Dim::from(phases.len))
+        });
+        let elements: Vec<Value> = elements.collect();
+        match elements[..] {
+            [only] => only,
+            _ => filter.builder().concat(&elements, axis),
+        }
     }
 }
 
@@ -236,7 +317,18 @@ mod tests {
 
     #[test]
     fn phases_give_what_a_spread_input_gives() {
-        for (count, taps) in [(2, 4), (2, 2), (2, 6), (3, 3), (3, 9), (4, 4), (5, 10)] {
+        let equal = [(2, 4), (2, 2), (2, 6), (3, 3), (3, 9), (4, 4), (5, 10)];
+        let unequal = [
+            (2, 1),
+            (2, 3),
+            (2, 7),
+            (3, 2),
+            (3, 4),
+            (3, 5),
+            (5, 1),
+            (4, 11),
+        ];
+        for (count, taps) in equal.into_iter().chain(unequal) {
             for (low, high) in [(0, 0), (taps - 1, taps - 1), (1, 2), (7, -1), (-1, 6)] {
                 let filter = [3, 2, taps as usize];
                 let [graph, by_phases] = both(vec![spread(count, low, high)], &filter, 1);
@@ -265,15 +357,21 @@ mod tests {
 
     #[test]
     fn groups_and_axes_keep_their_places() {
-        let axes = vec![spread(2, 2, 3), spread(1, 1, 0)];
-        let filter = [6, 2, 4, 2];
-        let [graph, by_phases] = both(axes, &filter, 3);
-        let given = [numbers(&[2, 6, 3, 5], 3), numbers(&filter, 11)];
-        let expected = interp::run(&graph, &Default::default(), &given).unwrap();
-        assert_eq!(
-            interp::run(&by_phases, &Default::default(), &given).unwrap(),
-            expected
-        );
+        for (axes, taps) in [
+            ([spread(2, 2, 3), spread(1, 1, 0)], [4, 2]),
+            ([spread(2, 1, 2), spread(3, 3, 2)], [3, 4]),
+            ([spread(1, 1, 1), spread(3, 0, 1)], [3, 2]),
+        ] {
+            let filter = [6, 2, taps[0], taps[1]];
+            let [graph, by_phases] = both(axes.to_vec(), &filter, 3);
+            let given = [numbers(&[2, 6, 3, 5], 3), numbers(&filter, 11)];
+            let expected = interp::run(&graph, &Default::default(), &given).unwrap();
+            assert_eq!(
+                interp::run(&by_phases, &Default::default(), &given).unwrap(),
+                expected,
+                "{taps:?}"
+            );
+        }
     }
 
     #[test]
@@ -283,8 +381,7 @@ mod tests {
             ..spread(2, 1, 1)
         };
         let (plain, many) = (spread(1, 1, 1), spread(MAX_SIZE + 1, 0, 0));
-        let uneven = (spread(2, 1, 1), 3);
-        for (axis, taps) in [(plain, 4), (dilated, 4), (many, MAX_SIZE + 1), uneven] {
+        for (axis, taps) in [(plain, 4), (dilated, 4), (many, MAX_SIZE + 1)] {
             let [graph, by_phases] = both(vec![axis], &[3, 2, taps as usize], 1);
             assert!(graph == by_phases);
         }

@@ -60,6 +60,18 @@ pub fn products() -> Vec<(&'static str, Graph)> {
             product("f32[48, 96]", "f32[48, 72]", [true, false]),
         ),
         (
+            "transposed left, ragged K",
+            product("f32[37, 44]", "f32[37, 51]", [true, false]),
+        ),
+        (
+            "transposed left of few rows",
+            product("f32[3, 40, 4]", "f32[3, 40, 24]", [true, false]),
+        ),
+        (
+            "transposed left, symbolic",
+            product("f32[B, H, 36]", "f32[B, H, S]", [true, false]),
+        ),
+        (
             "both transposed",
             product("f32[36, 70]", "f32[133, 36]", [true, true]),
         ),

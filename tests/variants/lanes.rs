@@ -99,6 +99,21 @@ fn tiles_for_much_work_agree() {
     }
 }
 
+/// Rows that are neighbours in memory share a load, as K elements that are neighbours do.
+#[test]
+fn neighbouring_rows_share_loads() {
+    let Some(device) = rasteriser() else { return };
+    let loads = |left: &str, is_transposed: bool| {
+        let graph = product(left, "f32[64, 96]", [is_transposed, false]);
+        let plan = plan::plan(&graph, device.capabilities()).unwrap();
+        assert!(plan.kernels[0].wgsl.contains("var sum0_0"), "no tile");
+        plan.kernels[0].wgsl.matches("= textureLoad(").count()
+    };
+    let by_k = loads("f32[128, 64]", false);
+    assert!(by_k > 0);
+    assert_eq!(loads("f32[64, 128]", true), by_k);
+}
+
 /// Tiles also serve convolutions by filters that are not weights, and by weights in groups whose channels are not a multiple
 /// of four; but not those with few output channels.
 #[test]

@@ -18,7 +18,8 @@ use crate::plan::element::{self, KernelScope};
 use crate::plan::group::Group;
 use crate::plan::kernel::{LoweredKernel, bounds_guard, epilogue};
 use crate::plan::product::tile::{
-    LeftLayout, PackedWeight, RightFactor, TileShape, TiledProduct, WeightProduct, lower_tiles,
+    LeftFactor, LeftLayout, PackedWeight, RightFactor, TileShape, TiledProduct, WeightProduct,
+    lower_tiles,
 };
 use crate::plan::vec4_layout::CHANNEL_AXIS;
 
@@ -52,7 +53,7 @@ pub fn lower_panels<'a>(
         columns: sizes.outputs.clone(),
         taps: sizes.taps.clone(),
         k_size: sizes.channels.clone(),
-        left: &|scope, [batch_indices, position], (taps, steps)| {
+        left: LeftFactor::KElements(&|scope, [batch_indices, position], (taps, steps)| {
             let (first, guard) = steps
                 .first()
                 .cloned()
@@ -60,7 +61,7 @@ pub fn lower_panels<'a>(
             let channel = batch_indices[1].scale(&sizes.channels).add(&first);
             let image_and_vec4 = [batch_indices[0].clone(), channel.div(&Dim::from(VEC4_LEN))];
             load_input(scope, sizes, image_and_vec4, guard, position, taps)
-        },
+        }),
         right: RightFactor::Panels(sizes.filter, packed, &|batch_indices| {
             batch_indices[1].clone()
         }),

@@ -10,6 +10,8 @@ mod right_factor;
 mod shuffle;
 mod tile_shape;
 
+pub use self::left_factor::LeftFactor;
+use self::left_factor::Neighbours;
 pub use self::right_factor::{RightFactor, packed_weight};
 use self::shuffle::{ShuffledVector, shuffled};
 use self::tile_shape::shape_for_values;
@@ -28,7 +30,7 @@ use crate::kernel::index::{self, Index};
 use crate::kernel::layout::{Panels, Texel, TextureLimits};
 use crate::plan::cost::example_size;
 use crate::plan::element::KernelScope;
-use crate::plan::element::vec4::{VEC4_LEN, component, is_multiple_of_4, load_vec4};
+use crate::plan::element::vec4::{VEC4_LEN, is_multiple_of_4};
 use crate::plan::group::Group;
 use crate::plan::kernel::epilogue_loop::{LineEpilogue, write_lines};
 use crate::plan::kernel::{
@@ -47,14 +49,6 @@ const TEMPLATE: &str = include_str!("../../../shaders/tile.wgsl");
 const LANE_PARAMETER: &str = "    @builtin(local_invocation_index) local: u32,\n";
 /// Fewest columns for which a whole subgroup pays off.
 const MIN_COLUMNS: usize = 16;
-
-/// An index along K, and the condition that it is below the size of K; absent if that always holds.
-pub type KStep = (Index, Option<Expr>);
-
-/// Loads four K elements of a row of the left factor. Takes the batch coordinates and the row's coordinates, then the
-/// coordinates of the tap and the K indices.
-type LeftLoader<'s> =
-    &'s dyn Fn(&mut KernelScope, [&[Index]; 2], (&[Index], &[KStep])) -> Result<Expr>;
 
 /// Writes four columns of a row with the epilogue. Takes the batch coordinates and the row's coordinates, then the first
 /// column and the vector.
@@ -75,8 +69,8 @@ pub struct TiledProduct<'s> {
     pub taps: Shape,
     /// Length of the innermost reduction (K).
     pub k_size: Dim,
-    /// Loader of the left factor.
-    pub left: LeftLoader<'s>,
+    /// Left factor.
+    pub left: LeftFactor<'s>,
     /// Right factor.
     pub right: RightFactor<'s>,
     /// Writer of the result.
@@ -142,11 +136,14 @@ pub fn lower_panels<'a>(
 }
 
 fn lower_right_factor<'a>(
-    scope: KernelScope<'a>,
+    mut scope: KernelScope<'a>,
     group: &Group,
     product: &Product,
     right: RightFactor,
 ) -> Result<LoweredKernel<'a>> {
+    // Each band needs four rows of its own.
+    let has_rows = example_size(scope.graph, &product.rows) >= subgroup_lanes(&scope)?;
+    let shares_rows = has_rows && matches!(right, RightFactor::Values(_));
     let tiling = TiledProduct {
         batch: product.batch.clone(),
         rows: product.rows.clone(),
@@ -154,10 +151,7 @@ fn lower_right_factor<'a>(
         columns: product.columns.clone(),
         taps: Vec::new(),
         k_size: product.k_size.clone(),
-        left: &|scope, [outer, row], (_, steps)| {
-            let factor = |(k, guard): &KStep| (product.left_element(outer, &row[0], k), *guard);
-            load_vec4(scope, &steps.iter().map(factor).collect::<Vec<_>>())
-        },
+        left: LeftFactor::of_values(&mut scope, product, shares_rows)?,
         right,
         write: &|scope, [outer, row], first, vector| {
             product.write_vec4(scope, group, outer, &row[0], first, vector)
@@ -358,7 +352,9 @@ impl SubgroupTile {
                 .map(|(q, columns)| shuffled(scope, columns, |k| format!("columns{q}_{k}")))
                 .collect();
             for [i, q] in accumulation_order(self.lanes, [rows.len(), columns.len()]) {
-                let step = multiply_vec4(&mut scope.pool, rows[i], &columns[q]);
+                let pool = &mut scope.pool;
+                let numbers = self.k_elements_of_row(pool, product.left.neighbours(), &rows, i);
+                let step = multiply_vec4(pool, &numbers, &columns[q]);
                 let total = scope
                     .pool
                     .call("x + y", WgslType::F32x4, &[sums[i][q], step]);
@@ -491,7 +487,12 @@ impl TiledProduct<'_> {
             RightFactor::Values(_) => {
                 let outer = Dim::product(&self.batch);
                 let sizes = [&outer, &self.rows, &self.columns];
-                shape_for_values(lanes, sizes.map(|size| example_size(graph, size)))
+                let row_multiple = match self.left.neighbours() {
+                    Neighbours::KElements => 1,
+                    Neighbours::Rows => VEC4_LEN,
+                };
+                let sizes = sizes.map(|size| example_size(graph, size));
+                shape_for_values(lanes, sizes, row_multiple)
             }
             RightFactor::Panels(_, packed, _) => packed.tile_shape(lanes),
         }
@@ -528,11 +529,11 @@ fn columns_per_vec4(lanes: usize) -> usize {
 }
 
 /// Returns the sum of up to four products: K elements of a row times the columns at these elements.
-fn multiply_vec4(pool: &mut ExprPool, row: Expr, columns: &[Expr]) -> Expr {
-    let products = columns.iter().enumerate().map(|(k, columns)| {
-        let number = component(pool, row, k, WgslType::F32);
-        pool.call("x * y", WgslType::F32x4, &[number, *columns])
-    });
+fn multiply_vec4(pool: &mut ExprPool, row: &[Expr], columns: &[Expr]) -> Expr {
+    let products = row
+        .iter()
+        .zip(columns)
+        .map(|(number, columns)| pool.call("x * y", WgslType::F32x4, &[*number, *columns]));
     let products: Vec<Expr> = products.collect();
     let pairs: Vec<Expr> = products.chunks(2).map(|pair| sum_of(pool, pair)).collect();
     let sum = sum_of(pool, &pairs);

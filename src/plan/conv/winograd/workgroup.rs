@@ -264,7 +264,7 @@ impl<'s> WinogradWorkgroup<'s> {
             columns,
             taps: Vec::new(),
             k_size: self.sizes.channels.clone(),
-            left: &|scope, [_, row], (_, steps)| {
+            left: tile::LeftFactor::KElements(&|scope, [_, row], (_, steps)| {
                 let [(channel, guard), ..] = steps else {
                     return Err(Error::internal(
                         "an iteration of a Winograd product has no K elements",
@@ -273,7 +273,7 @@ impl<'s> WinogradWorkgroup<'s> {
                 let vector_index = channel.div(&vec4_len).scale(&rows).add(&row[0]);
                 self.transformed_input
                     .load(scope, matrix, &vector_index, *guard)
-            },
+            }),
             right: RightFactor::Panels(self.sizes.filter, self.packed.clone(), &|_| {
                 let group_matrix = matrix.scale(&self.sizes.groups).add(&self.group);
                 group_matrix.scale(&self.partition.group_panels)

@@ -309,8 +309,13 @@ impl WeightProduct {
 }
 
 /// Returns the tile shape for a product whose right factor is no packed weight, for a number of matrices, rows and
-/// columns. Similar sizes get equal shapes, so that such products share a kernel.
-pub fn shape_for_values(lanes: usize, [batch, rows, columns]: [usize; 3]) -> TileShape {
+/// columns. Similar sizes get equal shapes, so that such products share a kernel. The rows of a band are a multiple of
+/// `row_multiple`.
+pub fn shape_for_values(
+    lanes: usize,
+    [batch, rows, columns]: [usize; 3],
+    row_multiple: usize,
+) -> TileShape {
     let sizes = [rows, columns].map(usize::next_power_of_two);
     let cycles = |tile_shape: &TileShape| {
         tile_shape.product_cycles(lanes, LeftLayout::Scattered, [batch, sizes[0], sizes[1], 1])
@@ -320,12 +325,17 @@ pub fn shape_for_values(lanes: usize, [batch, rows, columns]: [usize; 3]) -> Til
             .iter()
             .all(|x| x.is_power_of_two())
     };
-    let shapes = TileShape::candidates(lanes).filter(has_powers_of_two);
+    let shapes = TileShape::candidates(lanes)
+        .filter(has_powers_of_two)
+        .filter(|tile_shape| tile_shape.rows.is_multiple_of(row_multiple));
     let tile_shape = shapes.min_by_key(cycles).unwrap_or(TileShape::DEFAULT);
     // Make tiles as equal in height as possible: rows beyond the edge cost as much as others.
     let tiles = rows.div_ceil(tile_shape.height()).max(1);
     TileShape {
-        rows: rows.div_ceil(tiles * tile_shape.bands).max(1),
+        rows: rows
+            .div_ceil(tiles * tile_shape.bands)
+            .max(1)
+            .next_multiple_of(row_multiple),
         ..tile_shape
     }
 }
