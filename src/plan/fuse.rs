@@ -239,7 +239,7 @@ impl Fuser<'_> {
             let is_factor = operand_index == 0 && matches!(primitive, Primitive::Dot(_));
             let reads_in_place = match properties.access {
                 Access::Plain => true,
-                Access::Padded => operand_index == 1 && self.is_tiled_product(node, primitive),
+                Access::Padded => self.is_tiled_product(node, primitive),
                 Access::Computed => false,
             };
             let is_read_often = rereads_elements(primitive, operand_index) && !reads_in_place

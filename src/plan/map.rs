@@ -19,6 +19,8 @@ use crate::shape::Shape;
 
 const TEMPLATE: &str = include_str!("../../shaders/map.wgsl");
 
+/// Neighbouring 4x4 blocks whose loads share the lines of a cache.
+const BLOCKS_OF_LINE: usize = 4;
 /// Largest cost, in simple operations, for which the store width matters.
 const MAX_WIDE_STORE_COST: u32 = 12;
 
@@ -89,10 +91,10 @@ fn lower_blocks<'a>(
 ) -> Result<Option<LoweredKernel<'a>>> {
     let shape = &scope().graph.ty(group.root).shape;
     let is_in_rows = scope().layout(group.root).is_row_major();
-    let (Some((last, outer)), [_]) = (shape.split_last(), group.outputs().as_slice()) else {
+    let (Some(outer_axes), [_]) = (row_axis(shape), group.outputs().as_slice()) else {
         return Ok(None);
     };
-    if !is_in_rows || !vec4::is_multiple_of_4(last) {
+    if !is_in_rows {
         return Ok(None);
     }
     let width = width(&scope(), group, &Dim::product(shape))?;
@@ -100,9 +102,9 @@ fn lower_blocks<'a>(
     if loads < VEC4_LEN {
         return Ok(None);
     }
-    for axis in (0..outer.len())
+    for axis in (0..outer_axes)
         .rev()
-        .filter(|axis| vec4::is_multiple_of_4(&outer[*axis]))
+        .filter(|axis| vec4::is_multiple_of_4(&shape[*axis]))
     {
         if let Some(block) = lower_block_4x4(scope(), group, axis)?
             && block.fits()
@@ -115,12 +117,18 @@ fn lower_blocks<'a>(
     Ok(None)
 }
 
+/// First of the fewest last axes that form rows of whole vec4s. `None` if no axes do.
+fn row_axis(shape: &[Dim]) -> Option<usize> {
+    let mut axes = (0..shape.len()).rev();
+    axes.find(|axis| vec4::is_multiple_of_4(&Dim::product(&shape[*axis..])))
+}
+
 /// Relative time that a rasteriser needs for vector loads and stores.
 fn access_time(loads: usize, stores: usize) -> usize {
     2 * loads + 3 * stores
 }
 
-/// Kernel of 4x4 blocks along `axis` and the last axis; `None` if the rows of a block are not vectors in memory.
+/// Kernel of 4x4 blocks along `axis` and rows; `None` if the rows of a block are not vectors in memory.
 fn lower_block_4x4<'a>(
     mut scope: KernelScope<'a>,
     group: &Group,
@@ -130,9 +138,11 @@ fn lower_block_4x4<'a>(
     let (rows, surplus, count) = block_4x4(&mut scope, group.root, axis);
     let mut statements = vec![surplus];
     for row in rows {
-        let elements = vec4::for_each_neighbour(&mut scope, row, |scope, _, at| {
-            let position = Position::from_coordinates(at);
-            Ok((scope.produce(group.root, &position)?, position))
+        let elements = scope.with_vec4(|scope| {
+            let elements = row.into_iter();
+            elements
+                .map(|position| Ok((scope.produce(group.root, &position)?, position)))
+                .collect::<Result<Vec<_>>>()
         })?;
         match vec4::store_vec4(&mut scope, group.root, &elements)? {
             Some(store) => statements.push(store),
@@ -142,19 +152,40 @@ fn lower_block_4x4<'a>(
     Ok(Some(finish(scope, &count, statements)))
 }
 
-/// Coordinates of the elements of an invocation's 4x4 block along `axis` and the last axis, by position along `axis`
-/// and then along the last axis; a statement that ends surplus invocations; and the number of invocations.
+/// Positions of the elements of an invocation's 4x4 block along `axis` and rows, by place along `axis` and then along the
+/// row; a statement that ends surplus invocations; and the number of invocations. Rows are the fewest last axes that hold
+/// whole vec4s, or the last axis. Neighbouring invocations compute neighbouring blocks of rows, or of `axis` if rows have
+/// several axes: then neighbours in a row are far apart where they are loaded from.
 fn block_4x4(
     scope: &mut KernelScope,
     value: ValueId,
     axis: usize,
-) -> ([[Vec<Index>; VEC4_LEN]; VEC4_LEN], Statement, Dim) {
-    let mut shape = scope.graph.ty(value).shape.clone();
-    let last = shape.len() - 1;
-    shape[last] = shape[last].floor_div(&Dim::from(VEC4_LEN));
-    let (coordinates, surplus, count) = vec4_layout::invocation_vec4(scope, &shape, axis);
+) -> ([[Position; VEC4_LEN]; VEC4_LEN], Statement, Dim) {
+    let shape = &scope.graph.ty(value).shape;
+    let last = row_axis(shape).unwrap_or(shape.len() - 1);
+    let (outer, row_shape) = shape.split_at(last);
+    let row_size = Dim::product(row_shape);
+    let vec4_count = row_size.floor_div(&Dim::from(VEC4_LEN));
+    let mut blocks = [outer, &[vec4_count]].concat();
+    let shares_lines =
+        row_shape.len() > 1 && vec4::is_multiple(&blocks[axis], VEC4_LEN * BLOCKS_OF_LINE);
+    let together = Dim::from(if shares_lines { BLOCKS_OF_LINE } else { 1 });
+    blocks[axis] = blocks[axis].ceil_div(&(&Dim::from(VEC4_LEN) * &together));
+    blocks.push(together.clone());
+    let count = Dim::product(&blocks);
+    let (index, surplus) = invocation(scope, &count);
+    let mut coordinates = index::delinearize(&index, &blocks);
+    if let Some(block) = coordinates.pop() {
+        coordinates[axis] = coordinates[axis].scale(&together).add(&block);
+    }
+    let rows_shape = [outer, &[row_size]].concat();
+    let position = |at: Vec<Index>| match row_shape {
+        [_] => Position::from_coordinates(at),
+        _ => Position::from_index(index::linearize(&at, &rows_shape)),
+    };
     let rows = vec4::neighbours(&coordinates, axis);
-    (rows.map(|row| vec4::neighbours(&row, last)), surplus, count)
+    let block = rows.map(|row| vec4::neighbours(&row, last).map(position));
+    (block, surplus, count)
 }
 
 /// Number of neighbours that an invocation computes: eight for cheap elements that are faster to write as words, else
@@ -222,14 +253,14 @@ fn copy_transposed_to_vec4(
     value: ValueId,
     axis: usize,
 ) -> Result<LoweredKernel> {
-    let size = scope.graph.ty(value).shape[axis].clone();
+    let shape = &scope.graph.ty(value).shape;
+    let size = &shape[axis];
     let (rows, surplus, count) = block_4x4(&mut scope, value, axis);
     let mut vectors: [Vec<(Expr, Position)>; VEC4_LEN] = Default::default();
     for (row_number, row) in rows.into_iter().enumerate() {
-        let may_exceed = row_number > 0 && !vec4::is_multiple_of_4(&size);
-        let inside = may_exceed.then(|| scope.is_below(&row[0][axis], &size));
-        for (vector, at) in vectors.iter_mut().zip(row) {
-            let position = Position::from_coordinates(at);
+        let may_exceed = row_number > 0 && !vec4::is_multiple_of_4(size);
+        let inside = may_exceed.then(|| scope.is_below(&row[0].coordinates(shape)[axis], size));
+        for (vector, position) in vectors.iter_mut().zip(row) {
             let number = scope.with_vec4(|scope| scope.element(value, &position, inside))?;
             vector.push((number, position));
         }

@@ -133,24 +133,24 @@ pub(crate) fn conv_filter_gradient<'g>(
 ) -> Result<Value<'g>> {
     let groups = Dim::from(conv.groups);
     let [batch, channels] = [gradient.size(0), gradient.size(1).floor_div(&groups)];
-    // [N, G, C / G, Y, K] -> [G, N Y, K (C / G)]: channels are neighbours, which kernels load together.
+    // [N, G, C / G, Y, K] -> [G, K (C / G), N Y]: channels are neighbours, which kernels load together.
     let windows = patches(input, filter, &conv.axes, &groups)?;
     let [_, _, inputs, positions, taps] = windows.sizes()?;
-    let shape = vec![groups.clone(), &batch * &positions, &taps * &inputs];
-    let windows = windows.permute([1, 0, 3, 4, 2]).reshape(shape);
-    // [G, O / G, N Y]
-    let rows = gradient
-        .reshape(vec![
-            batch.clone(),
-            groups.clone(),
-            channels.clone(),
-            positions.clone(),
-        ])
-        .permute([1, 2, 0, 3])
-        .reshape(vec![groups, channels, batch * positions]);
-    let shape = vec![filter.size(0), taps, inputs];
-    let products = rows.matmul(windows).reshape(shape);
-    Ok(products.transpose(1, 2).reshape(filter.shape()))
+    let shape = vec![groups.clone(), &taps * &inputs, &batch * &positions];
+    let windows = windows.permute([1, 4, 2, 0, 3]).reshape(shape);
+    // [N, G, O / G, Y] -> [G, N Y, O / G]
+    let shape = vec![
+        batch.clone(),
+        groups.clone(),
+        channels.clone(),
+        positions.clone(),
+    ];
+    let gradient = gradient.reshape(shape).permute([1, 0, 3, 2]);
+    let gradient = gradient.reshape(vec![groups.clone(), batch * positions, channels.clone()]);
+    // [G, K, C / G, O / G] -> [G, O / G, C / G, K]
+    let products = windows.matmul(gradient);
+    let products = products.reshape(vec![groups, taps, inputs, channels]);
+    Ok(products.permute([0, 3, 2, 1]).reshape(filter.shape()))
 }
 
 /// The sum over batch and positions, in which all elements count.

@@ -112,21 +112,25 @@ pub fn store_vec4(
         return Ok(None);
     };
     let storage = scope.storage(value)?;
-    let stores_words = scope.stores_words(storage) && scope.pairs_lanes();
+    let numbers: Vec<Expr> = parts.iter().map(|(number, _)| *number).collect();
+    if scope.stores_words(storage)
+        && let Some(words) = scope.words_of_four(&numbers)
+    {
+        return Ok(Some(Statement::Store {
+            buffer: scope.bind_rows(value, false, WgslType::U64x2)?,
+            index: start.emit(&mut scope.pool),
+            value: words,
+        }));
+    }
     let pool = &mut scope.pool;
-    let numbers = parts.iter().map(|(number, _)| *number);
     let vector = if storage.is_half() {
-        let numbers: Vec<Expr> = numbers.collect();
         let vector = build_vec4(pool, &numbers, WgslType::F32x4);
         scalar::to_halves(pool, vector, dtype, storage)
     } else {
-        let numbers = numbers.map(|number| scalar::to_storage(pool, number, dtype, storage));
+        let numbers = numbers.iter();
+        let numbers = numbers.map(|number| scalar::to_storage(pool, *number, dtype, storage));
         let numbers: Vec<Expr> = numbers.collect();
         build_vec4(pool, &numbers, element)
-    };
-    let (element, vector) = match stores_words {
-        true => (WgslType::U64x2, scope.words_of_vec4(vector)),
-        false => (element, vector),
     };
     Ok(Some(Statement::Store {
         buffer: scope.bind_rows(value, false, element)?,
