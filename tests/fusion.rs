@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use onionskin::dim::Dim;
+use onionskin::grad::Loss;
 use onionskin::ir::Graph;
 use onionskin::kernel::capabilities::Capabilities;
 use onionskin::kernel::materialization::{MaterializeReason, MaterializedValue};
@@ -79,6 +80,26 @@ fn pooling_reads_convolutions_directly() {
         let graph = pass::optimize(&graph).unwrap();
         let plan = plan_for("windows", &graph, &rasteriser());
         assert_eq!(labels(&plan), ["copy", "conv_to_maximum", "reduce"]);
+    }
+}
+
+/// The gradient of a filter is a product with the input's windows, read in place, and a transposition of its result.
+#[test]
+fn gradients_of_filters_read_windows_in_place() {
+    for channels in [3, 16] {
+        let types = [
+            format!("f32[2, {channels}, 16, 16]"),
+            format!("f32[32, {channels}, 3, 3]"),
+        ];
+        let graph = samples::graph(&types.each_ref().map(String::as_str), |_, x| {
+            vec![x[0].conv(x[1], vec![ConvAxis::padded(1, 1); 2], 1)]
+        });
+        let wanted = &graph.inputs[1..];
+        let gradient = graph.gradient(&Loss::GradOutputs, wanted).unwrap();
+        let gradient = pass::optimize(&gradient).unwrap();
+        let plan = plan_for("gradient", &gradient, &rasteriser());
+        // The convolution itself reads a padded copy.
+        assert_eq!(labels(&plan), ["pad", "conv", "dot_reshape", "reshape"]);
     }
 }
 

@@ -271,8 +271,8 @@ impl Fuser<'_> {
         }
     }
 
-    /// True for a matrix product of which subgroups compute tiles. A tile loads each element of its columns once for all
-    /// of its rows, so that testing the bounds of windows takes less time than storing them.
+    /// True for a matrix product of which subgroups compute tiles. A tile loads each element of its rows and columns once,
+    /// so that testing the bounds of windows takes less time than storing them.
     fn is_tiled_product(&self, node: &Node, primitive: &Primitive) -> bool {
         let (Primitive::Dot(_), Ok(product)) = (primitive, Product::of(self.graph, node)) else {
             return false;
