@@ -2,7 +2,8 @@ use std::collections::HashMap;
 
 use crate::error::Result;
 use crate::ir::rewrite::{apply_to_all_graphs, replay};
-use crate::ir::{Argument, Graph, Op, Primitive, Value, ValueId};
+use crate::ir::{Argument, Builder, Graph, Op, Primitive, Value, ValueId};
+use crate::scalar::Scalar;
 
 /// Computes equal nodes once. A concatenation whose leading operands equal those of an earlier one reuses the earlier
 /// result: DenseNet's dense blocks concatenate all previous features after each layer. Regions are not compared.
@@ -15,8 +16,7 @@ pub fn cse(graph: &Graph) -> Result<Graph> {
                 return replay.copy(node);
             }
             let arguments = replay.arguments(node);
-            // The printed form distinguishes -0.0 from 0.0 and has one form of NaN.
-            let key = format!("{:?} {arguments:?}", node.op);
+            let key = key(replay.builder, &node.op, &arguments);
             if let Some(results) = known.get(&key) {
                 let builder = replay.builder;
                 return Ok(results.iter().map(|id| builder.value(*id)).collect());
@@ -32,6 +32,34 @@ pub fn cse(graph: &Graph) -> Result<Graph> {
             Ok(results)
         })
     })
+}
+
+/// Text that is equal for nodes with equal results. The printed form of numbers distinguishes -0.0 from 0.0 and has one
+/// form of NaN.
+fn key(builder: &Builder, op: &Op, arguments: &[Argument]) -> String {
+    let values = arguments.iter().flat_map(Argument::values);
+    let is_float = matches!(op, Op::Primitive(_))
+        && values.into_iter().any(|id| builder.ty(id).dtype.is_float());
+    match is_float {
+        true => format!(
+            "{op:?} {:?}",
+            arguments.iter().map(as_float).collect::<Vec<_>>()
+        ),
+        false => format!("{op:?} {arguments:?}"),
+    }
+}
+
+/// A known size or integer beside floats as the float that it stands for, if that is exact.
+fn as_float(argument: &Argument) -> Argument {
+    let number = match argument {
+        Argument::Size(size) => size.as_const(),
+        Argument::Number(Scalar::Int(number)) => Some(*number),
+        _ => None,
+    };
+    match number.filter(|number| number.unsigned_abs() <= 1 << f64::MANTISSA_DIGITS) {
+        Some(number) => Argument::Number(Scalar::Float(number as f64)),
+        None => argument.clone(),
+    }
 }
 
 /// Known concatenations by axis and first operand.
