@@ -103,6 +103,20 @@ fn gradients_of_filters_read_windows_in_place() {
     }
 }
 
+/// Small outputs of equal size that no kernel reads share one, as the running statistics of layers. Large ones do not.
+#[test]
+fn small_updates_share_a_kernel() {
+    for (size, kernels) in [(64, 1), (1 << 20, 3)] {
+        let ty = format!("f32[{size}]");
+        let graph = samples::graph(&[&ty, &ty, &ty], |_, x| {
+            let updates = x.iter().map(|value| *value * 0.9 + 0.1);
+            updates.collect()
+        });
+        let plan = plan_for("updates", &graph, &rasteriser());
+        assert_eq!(plan.steps.len(), kernels, "{size}");
+    }
+}
+
 /// A 1×1 image needs no conversion: its channels are contiguous in vec4 layout in any case.
 #[test]
 fn means_of_images_are_convolved_without_a_copy() {

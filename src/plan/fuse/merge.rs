@@ -1,16 +1,24 @@
 //! Merges dependent pointwise groups into one kernel. The reader computes the values of the other group, and writes
 //! those that other kernels read as well. A step of an LSTM becomes a product and one kernel for both of its states.
+//!
+//! Small groups that no kernel reads are merged too, if they have as many elements: the running statistics of layers, and
+//! small parameters in training. A dispatch of each would take longer than their work.
 
 use std::collections::{BTreeSet, HashMap};
 
+use crate::dim::Dim;
 use crate::ir::{Node, Op, Primitive, ValueId};
 use crate::plan::cost::{NodeClass, node_class, node_cost};
 use crate::plan::fuse::{Fuser, MAX_EXPRESSION_COST, order};
 use crate::plan::group::Group;
 use crate::plan::vec4_layout::may_be_image;
 
+/// Largest number of elements of groups that are merged to save a dispatch.
+const MAX_SMALL_NUMEL: i64 = 1 << 14;
+
 impl Fuser<'_> {
-    /// Merges groups of pointwise values with their readers where one kernel can compute both.
+    /// Merges groups of pointwise values with their readers where one kernel can compute both, and small ones that only
+    /// the caller reads.
     pub fn merge_pointwise(&mut self, groups: Vec<Group>) -> Vec<Group> {
         let mut merger = Merger::new(self, groups);
         for target in 0..merger.groups.len() {
@@ -18,6 +26,7 @@ impl Fuser<'_> {
                 merger.merge(source, target);
             }
         }
+        merger.merge_small();
         let Merger { groups, unread, .. } = merger;
         for value in unread {
             self.materialized[value.index()] = false;
@@ -80,13 +89,48 @@ impl<'a, 'g> Merger<'a, 'g> {
             .filter_map(|id| self.writers.get(id));
         let mut sources = writers.copied().filter(|source| *source != target);
         sources.find(|source| {
-            self.pointwise_group(*source).is_some_and(|from| {
-                self.fits_bindings(*source, target)
-                    && self.is_elementwise_of(*source, into)
-                    && self.cost(from) + self.cost(into) <= MAX_EXPRESSION_COST
-                    && !self.depends_indirectly(*source, target)
-            })
+            self.pointwise_group(*source).is_some()
+                && self.fits_kernel(*source, target)
+                && self.is_elementwise_of(*source, into)
+                && !self.depends_indirectly(*source, target)
         })
+    }
+
+    /// Merges small groups that no other group reads with the last one before them that has as many elements.
+    fn merge_small(&mut self) {
+        let mut last: HashMap<Dim, usize> = HashMap::new();
+        for target in 0..self.groups.len() {
+            let Some(numel) = self.small_numel(target) else {
+                continue;
+            };
+            if let Some(source) = last.insert(numel, target)
+                && self.fits_kernel(source, target)
+            {
+                self.merge(source, target);
+            }
+        }
+    }
+
+    /// Number of elements of a small pointwise group that no other group reads.
+    fn small_numel(&self, index: usize) -> Option<Dim> {
+        let group = self.pointwise_group(index)?;
+        let numel = self.fuser.graph.ty(group.root).numel();
+        let is_small = numel.as_const().is_some_and(|size| size <= MAX_SMALL_NUMEL);
+        let is_output = |value: &ValueId| self.fuser.is_output[value.index()];
+        // A value that is neither read nor an output is a check.
+        let are_outputs = self.written[index].iter().all(is_output);
+        (is_small && are_outputs && self.readers(index).is_empty()).then_some(numel)
+    }
+
+    /// True if a kernel can compute both pointwise groups.
+    fn fits_kernel(&self, source: usize, target: usize) -> bool {
+        let groups = [source, target].map(|index| self.pointwise_group(index));
+        let cost: u32 = groups
+            .into_iter()
+            .flatten()
+            .map(|group| self.cost(group))
+            .sum();
+        self.fits_bindings(source, target) && cost <= MAX_EXPRESSION_COST
     }
 
     /// A group without loops that writes values in row-major order. On devices with a channel layout for images, image
