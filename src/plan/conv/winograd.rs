@@ -3,7 +3,7 @@
 //!
 //! One kernel with three stages: input transform, matrix products, output transform. A workgroup computes all stages of
 //! its own tiles, so that it waits for no other workgroup. Between the stages it stores intermediate results in memory,
-//! which no other workgroup reads.
+//! which no other workgroup reads. It takes several parts of the tiles, one after the other, and reuses that memory.
 
 mod partition;
 mod scratch;
@@ -159,19 +159,22 @@ pub fn lower_panels<'a>(
     let sizes = ConvSizes::new(scope.graph, node, conv)?;
     let bands = packed.bands;
     let workgroup = WinogradWorkgroup::new(&mut scope, &sizes, output_tile, packed)?;
-    // The workgroup is a subgroup, whose lanes run in lockstep: a subgroup barrier makes their writes visible.
-    let barrier = || Statement::Line(String::from("subgroupBarrier();"));
-    let mut statements = vec![workgroup.surplus.clone()];
-    // The input of tiles is read as 64-bit words where that is faster. The factors of products are not.
-    scope.reads_u64 = true;
-    statements.extend(workgroup.transform_input(&mut scope)?);
-    scope.reads_u64 = false;
-    statements.push(barrier());
-    statements.extend(workgroup.multiply(&mut scope)?);
-    statements.push(barrier());
-    statements.extend(workgroup.transform_output(&mut scope, group)?);
     let work = work(&scope, group, &sizes, output_tile, &workgroup)?;
     let (count, template_values) = (workgroup.count.clone(), tile::holes(workgroup.lanes, bands));
+    let mut statements = vec![workgroup.surplus.clone()];
+    // The workgroup is a subgroup, whose lanes run in lockstep: a subgroup barrier makes their writes visible.
+    let barrier = || Statement::Line(String::from("subgroupBarrier();"));
+    statements.extend(workgroup.for_each_part(&mut scope, |scope, workgroup| {
+        // The input of tiles is read as 64-bit words where that is faster. The factors of products are not.
+        scope.reads_u64 = true;
+        let mut statements = workgroup.transform_input(scope)?;
+        scope.reads_u64 = false;
+        statements.push(barrier());
+        statements.extend(workgroup.multiply(scope)?);
+        statements.push(barrier());
+        statements.extend(workgroup.transform_output(scope, group)?);
+        Ok(statements)
+    })?);
     let mut lowered = LoweredKernel::of_workgroups(scope, TEMPLATE, statements, count);
     lowered.template_values = template_values;
     Ok(LoweredKernel {

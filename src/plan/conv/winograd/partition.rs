@@ -1,5 +1,6 @@
 //! Division of a Winograd convolution among workgroups: each computes some output channels of some tiles. It transforms
-//! the input of its tiles itself, so that it waits for no other workgroup.
+//! the input of its tiles itself, so that it waits for no other workgroup. It takes several parts of the tiles, one after the
+//! other, with the same memory for intermediate results, which then stays in the caches of a processor.
 
 use crate::dim::Dim;
 use crate::kernel::winograd::OutputTile;
@@ -9,6 +10,9 @@ use crate::plan::product::tile::{EnclosingKernel, TileShape};
 
 /// Workgroups that keep a rasteriser's threads busy. With more, more workgroups would transform the same input tiles.
 const MIN_WORKGROUPS: usize = 2;
+/// Most workgroups, unless their loops would grow too long: enough to occupy the threads evenly, and few enough that each
+/// uses its memory several times.
+const MAX_WORKGROUPS: usize = 16;
 /// Most iterations of the loops over matrices, panels and K that an invocation runs. Mesa's rasteriser silently ends
 /// loops once an invocation has run 65,535 iterations; the difference is left for other loops.
 const MAX_LOOP_ITERATIONS: usize = 50_000;
@@ -19,6 +23,10 @@ const EXTRA_ITERATIONS_PER_PRODUCT: usize = 8;
 pub(super) struct WorkPartition {
     /// Number of parts into which the tiles are divided.
     pub(super) tile_parts: Dim,
+    /// Number of parts that a workgroup takes.
+    pub(super) workgroup_parts: Dim,
+    /// Number of workgroups that share the parts.
+    pub(super) part_workgroups: Dim,
     /// Number of blocks into which the output channels of a group are divided.
     pub(super) channel_blocks: Dim,
     /// Filter panels of a block.
@@ -47,9 +55,20 @@ impl WorkPartition {
         let max_panels = Dim::from(MAX_LOOP_ITERATIONS)
             .floor_div(&(iterations * Dim::from(output_tile.matrices())));
         let block_panels = group_panels.ceil_div(&wanted_blocks).minimum(&max_panels);
+        let channel_blocks = group_panels.ceil_div(&block_panels);
+        let max_workgroups = Dim::from(MAX_WORKGROUPS).floor_div(&(groups * &channel_blocks));
+        let wanted_parts = tile_parts
+            .ceil_div(&max_workgroups.maximum(&Dim::ONE))
+            .minimum(&max_panels.floor_div(&block_panels))
+            .maximum(&Dim::ONE);
+        // A loop over all products reads them again in each part. Without one, a compiler may read them before the parts.
+        let has_loop = tile_shape.height() * tile_shape.width(lanes) > VEC4_LEN * lanes;
+        let workgroup_parts = if has_loop { wanted_parts } else { Dim::ONE };
         WorkPartition {
-            channel_blocks: group_panels.ceil_div(&block_panels),
+            channel_blocks,
             block_columns: &block_panels * tile_shape.width(lanes) as i64,
+            part_workgroups: tile_parts.ceil_div(&workgroup_parts),
+            workgroup_parts,
             tile_parts,
             block_panels,
             group_panels,
@@ -122,14 +141,15 @@ fn scratch_bytes(
     let dims = sizes.map(Dim::from);
     let partition = WorkPartition::new(output_tile, tile_shape, lanes, dims.each_ref());
     let [groups, _, channels, _] = sizes;
-    let [parts, blocks, columns] = [
-        &partition.tile_parts,
+    let [workgroups, blocks, columns] = [
+        &partition.part_workgroups,
         &partition.channel_blocks,
         &partition.block_columns,
     ]
     .map(constant_or_one);
     let channels = channels.next_multiple_of(VEC4_LEN).max(columns);
-    let numbers = groups * parts * blocks * output_tile.matrices() * tile_shape.height() * channels;
+    let numbers =
+        groups * workgroups * blocks * output_tile.matrices() * tile_shape.height() * channels;
     (numbers * size_of::<f32>()) as u64
 }
 
@@ -188,8 +208,9 @@ mod tests {
             for (output_tile, tiles) in [(OutputTile::Four, 16), (OutputTile::Two, 4096)] {
                 let sizes = [1, tiles, channels, channels].map(Dim::from);
                 let partition = WorkPartition::new(output_tile, tile_shape, 16, sizes.each_ref());
-                let [parts, blocks, panels, group_panels] = [
+                let [parts, workgroup_parts, blocks, panels, group_panels] = [
                     &partition.tile_parts,
+                    &partition.workgroup_parts,
                     &partition.channel_blocks,
                     &partition.block_panels,
                     &partition.group_panels,
@@ -198,7 +219,10 @@ mod tests {
                 let iterations = channels / tile_shape.k_block;
                 assert!(is_within_iterations(output_tile, channels));
                 assert!(
-                    output_tile.matrices() * panels * (iterations + EXTRA_ITERATIONS_PER_PRODUCT)
+                    workgroup_parts
+                        * output_tile.matrices()
+                        * panels
+                        * (iterations + EXTRA_ITERATIONS_PER_PRODUCT)
                         <= MAX_LOOP_ITERATIONS
                 );
                 assert!(blocks * panels >= group_panels && (blocks - 1) * panels < group_panels);

@@ -1,9 +1,9 @@
 //! Winograd transforms as straight-line code: tiles times constant matrices. Factors of 0 and 1 cost nothing, and terms
 //! that differ by sign only are shared.
 
+use crate::error::Result;
 use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, ExprPool, WgslType};
-use crate::kernel::winograd::TransformMatrix;
 
 /// A matrix of vec4s, by row and column.
 pub(super) type ExprMatrix = Vec<Vec<Expr>>;
@@ -25,7 +25,7 @@ impl TileTransform {
     /// Computes `M T Mᵀ` for a matrix `M` and a tile `T`.
     pub(super) fn new(
         pool: &mut ExprPool,
-        matrix: TransformMatrix,
+        matrix: &[impl AsRef<[f64]>],
         tile: &ExprMatrix,
     ) -> TileTransform {
         let mut writer = SumWriter {
@@ -58,14 +58,35 @@ impl TileTransform {
     }
 
     /// Returns the number of vector operations of the transform by a matrix.
-    pub(super) fn operations(matrix: TransformMatrix) -> usize {
+    pub(super) fn operations(matrix: &[impl AsRef<[f64]>]) -> usize {
         let mut pool = ExprPool::default();
-        let side = matrix.first().map_or(0, |row| row.len());
+        let side = matrix.first().map_or(0, |row| row.as_ref().len());
         let mut vector = |y, x| pool.variable(&format!("d{y}{x}"), WgslType::F32x4);
         let mut row = |y| (0..side).map(|x| vector(y, x)).collect();
         let tile: ExprMatrix = (0..side).map(&mut row).collect();
         TileTransform::new(&mut pool, matrix, &tile).operations
     }
+}
+
+/// Builds a square matrix. `make` returns the element of a row and a column.
+pub(super) fn try_matrix(
+    side: usize,
+    mut make: impl FnMut(usize, usize) -> Result<Expr>,
+) -> Result<ExprMatrix> {
+    let row = |y| (0..side).map(|x| make(y, x)).collect();
+    (0..side).map(row).collect()
+}
+
+/// Iterates over vectors with their rows and columns.
+pub(super) fn enumerate_matrix(
+    vectors: &ExprMatrix,
+) -> impl Iterator<Item = (usize, usize, Expr)> + '_ {
+    let rows = vectors.iter().enumerate();
+    rows.flat_map(|(y, row)| {
+        row.iter()
+            .enumerate()
+            .map(move |(x, vector)| (y, x, *vector))
+    })
 }
 
 /// Emits sums of vectors and counts the operations.
@@ -78,13 +99,13 @@ impl SumWriter<'_> {
     /// Multiplies a matrix by a vector of vectors. Neighbouring columns that differ in signs only are replaced by the
     /// sum and the difference of their vectors. Neighbouring rows that differ in signs only are computed as sum and
     /// difference of their common and their differing terms.
-    fn multiply(&mut self, matrix: TransformMatrix, vectors: &[Expr]) -> Vec<Expr> {
-        let mut rows: Vec<Vec<ScaledVector>> = matrix
-            .iter()
+    fn multiply(&mut self, matrix: &[impl AsRef<[f64]>], vectors: &[Expr]) -> Vec<Expr> {
+        let factors = || matrix.iter().map(|row| row.as_ref());
+        let mut rows: Vec<Vec<ScaledVector>> = factors()
             .map(|row| row.iter().copied().zip(vectors.iter().copied()).collect())
             .collect();
         for k in 1..vectors.len() {
-            if differ_in_some_signs(matrix.iter().map(|row| (row[k - 1], row[k]))) {
+            if differ_in_some_signs(factors().map(|row| (row[k - 1], row[k]))) {
                 self.fold_mirrored_columns(&mut rows, k);
             }
         }

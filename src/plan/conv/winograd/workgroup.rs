@@ -3,7 +3,7 @@
 
 use super::partition::WorkPartition;
 use super::scratch::Scratch;
-use super::transform::{ExprMatrix, TileTransform};
+use super::transform::{ExprMatrix, TileTransform, enumerate_matrix, try_matrix};
 use crate::dim::Dim;
 use crate::error::{Error, Result};
 use crate::kernel::emit::Statement;
@@ -41,7 +41,9 @@ pub(super) struct WinogradWorkgroup<'s> {
     group: Index,
     /// Index of the block of output channels.
     channel_block: Index,
-    /// Index of the first tile.
+    /// Index of the workgroup among those that share the parts of the tiles.
+    part_workgroup: Index,
+    /// Index of the first tile of the current part.
     first_tile: Index,
     /// Number of images, and of tiles along both axes.
     tile_grid: [Dim; 3],
@@ -92,7 +94,7 @@ impl<'s> WinogradWorkgroup<'s> {
         ];
         let partition = WorkPartition::new(output_tile, tile_shape, lanes, sizes_of_work);
         let parts = [
-            partition.tile_parts.clone(),
+            partition.part_workgroups.clone(),
             partition.channel_blocks.clone(),
         ];
         let grid = TileGrid::new(scope, std::slice::from_ref(&sizes.groups), parts);
@@ -113,7 +115,8 @@ impl<'s> WinogradWorkgroup<'s> {
             transformed_input: scratch("seen", &sizes.channels),
             products: scratch("summed", &partition.block_columns),
             group: grid.batch.into_iter().next().unwrap_or_else(Index::zero),
-            first_tile: with_label(scope, &part.scale(&height), "first"),
+            first_tile: Index::zero(),
+            part_workgroup: part,
             count: grid.count,
             surplus: grid.surplus,
             sizes,
@@ -129,6 +132,39 @@ impl<'s> WinogradWorkgroup<'s> {
     /// Returns the tile shape of the products.
     fn tile_shape(&self) -> TileShape {
         self.packed.tile_shape(self.lanes)
+    }
+
+    /// Emits a loop over the parts of the tiles that the workgroup takes. `make` emits its body.
+    pub(super) fn for_each_part(
+        mut self,
+        scope: &mut KernelScope,
+        make: impl FnOnce(&mut KernelScope, &Self) -> Result<Vec<Statement>>,
+    ) -> Result<Vec<Statement>> {
+        let (parts, workgroup_parts) = (
+            self.partition.tile_parts.clone(),
+            self.partition.workgroup_parts.clone(),
+        );
+        let first = self.part_workgroup.scale(&workgroup_parts);
+        let height = Dim::from(self.tile_shape().height());
+        let part_statements = |scope: &mut KernelScope, part: &Index| {
+            self.first_tile = with_label(scope, &part.scale(&height), "first");
+            make(scope, &self)
+        };
+        if workgroup_parts.is(1) {
+            return part_statements(scope, &first);
+        }
+        let (variable, part) = scope.counter("part", &parts);
+        let body = part_statements(scope, &part)?;
+        let (from, pool) = (first.emit(&mut scope.pool), &mut scope.pool);
+        let [size, end] = [&workgroup_parts, &parts].map(|size| pool.size(size));
+        let after = pool.call("x + y", WgslType::U32, &[from, size]);
+        Ok(vec![Statement::Loop {
+            variable,
+            from,
+            to: pool.call("min(x, y)", WgslType::U32, &[after, end]),
+            step: 1,
+            body,
+        }])
     }
 
     /// Emits a loop over the `vec4s` vec4s of channels of the workgroup's tiles, one for each invocation at a time.
@@ -412,27 +448,13 @@ impl<'s> WinogradWorkgroup<'s> {
             vectors * (VEC4_LEN * TileTransform::operations(matrix)) as i64
         });
         let [input, output] = workgroup_operations;
-        (input + output) * &self.count
+        let WorkPartition {
+            tile_parts,
+            channel_blocks,
+            ..
+        } = &self.partition;
+        (input + output) * &self.sizes.groups * tile_parts * channel_blocks
     }
-}
-
-/// Builds a square matrix. `make` returns the element of a row and a column.
-fn try_matrix(
-    side: usize,
-    mut make: impl FnMut(usize, usize) -> Result<Expr>,
-) -> Result<ExprMatrix> {
-    let row = |y| (0..side).map(|x| make(y, x)).collect();
-    (0..side).map(row).collect()
-}
-
-/// Iterates over vectors with their rows and columns.
-fn enumerate_matrix(vectors: &ExprMatrix) -> impl Iterator<Item = (usize, usize, Expr)> + '_ {
-    let rows = vectors.iter().enumerate();
-    rows.flat_map(|(y, row)| {
-        row.iter()
-            .enumerate()
-            .map(move |(x, vector)| (y, x, *vector))
-    })
 }
 
 /// Creates variables for the vectors of a tile's positions, by row and column.
