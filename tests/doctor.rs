@@ -75,7 +75,7 @@ fn a_device_is_examined_in_full() {
     let has_subgroups = details.report.capabilities.subgroups;
     assert_eq!(device.subgroups.is_some(), has_subgroups);
     let groups: BTreeSet<&str> = device.checks.iter().map(|check| check.group).collect();
-    assert_eq!(groups.len(), 18, "{groups:?}");
+    assert_eq!(groups.len(), 19, "{groups:?}");
 }
 
 /// Kernel variants are checked besides those that the planner chooses.

@@ -27,6 +27,7 @@ use samples::larger_or_nan;
 mod variants {
     pub mod attention;
     pub mod epilogue_loops;
+    mod filter_gradients;
     pub mod graphs;
     mod kernel_deduplication;
     mod lanes;

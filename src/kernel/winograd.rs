@@ -5,6 +5,12 @@
 //! channels to a matrix `m`, and `A m Aᵀ` is the output tile. So the convolution is one matrix product for each of the
 //! (m + 2)² elements: 16 multiplications replace 36 for tiles of 2×2 positions, and 36 replace 144 for tiles of 4×4.
 //!
+//! # Gradients of filters
+//!
+//! The output tile depends on the filter linearly, so that the gradient of a filter is the transposed computation: `Gᵀ s G`,
+//! where `s` are the elementwise products of `B d Bᵀ` and `Aᵀ y A`, summed over tiles, and `y` is the gradient of an output
+//! tile. Here K runs over tiles.
+//!
 //! # Exactness
 //!
 //! The transforms evaluate polynomials at points, and `A` has powers of these points. Tiles of 2×2 need three points and
@@ -115,6 +121,16 @@ impl OutputTile {
         }
     }
 
+    /// `Aᵀ`, the transform of the output's gradient.
+    pub fn output_gradient_transform(self) -> Vec<Vec<f64>> {
+        transposed(self.output_transform())
+    }
+
+    /// `Gᵀ`, the transform of summed products to the gradient of the filter.
+    pub fn filter_gradient_transform(self) -> Vec<Vec<f64>> {
+        transposed(self.filter_transform())
+    }
+
     /// The element of a transformed filter at index `matrix`. Computed in double precision and rounded once.
     pub fn filter_element(self, matrix: usize, taps: &[f32; TAPS * TAPS]) -> f32 {
         let [down, across] = [matrix / self.input_size(), matrix % self.input_size()]
@@ -128,6 +144,12 @@ const P: f64 = 5.0 / 8.0;
 const Q: f64 = 3.0 / 2.0;
 const PP: f64 = P * P;
 const QQ: f64 = Q * Q;
+
+fn transposed(matrix: &[impl AsRef<[f64]>]) -> Vec<Vec<f64>> {
+    let width = matrix.first().map_or(0, |row| row.as_ref().len());
+    let column = |k: usize| matrix.iter().map(|row| row.as_ref()[k]).collect();
+    (0..width).map(column).collect()
+}
 
 fn dot(by: &[f64], number: impl Fn(usize) -> f64) -> f64 {
     let products = by.iter().enumerate().map(|(k, by)| by * number(k));

@@ -2,6 +2,7 @@
 //! positions. A tap is an element of the filter window.
 
 pub mod direct;
+pub mod filter_gradient;
 pub mod grouped;
 pub mod implicit_gemm;
 pub mod winograd;

@@ -2,7 +2,7 @@
 
 pub mod lowering;
 pub mod rewrite;
-mod tiles;
+pub mod tiles;
 
 use std::collections::BTreeMap;
 
@@ -21,6 +21,7 @@ use crate::plan::element::vec4::is_multiple_of_4;
 use crate::plan::element::{KernelScope, operand};
 use crate::plan::product::tile::{self, TileShape, fits_texture};
 use crate::plan::product::{Product, matrix, vector, workgroup};
+use crate::plan::variant::tiles::FilterGradientTiles;
 use crate::plan::vec4_layout::may_be_image;
 use crate::shape::Shape;
 
@@ -35,6 +36,8 @@ struct MatmulProblem<'a> {
     vec4_variant: Option<KernelVariant>,
     /// Number of Winograd tiles of all images by tile size, for convolutions that can be computed by tiles.
     tiles: BTreeMap<OutputTile, usize>,
+    /// Gradient of a filter, if the product is one that tiles can compute.
+    filter_gradient: Option<FilterGradientTiles>,
     dtype: DType,
     /// True if the right factor is stored in half precision.
     is_right_half: bool,
@@ -69,7 +72,9 @@ pub fn choices<'a>(
     let Some(problem) = MatmulProblem::of(scope.graph, scope.capabilities, node)? else {
         return Ok(Vec::new());
     };
+    let is_view = |gradient: &FilterGradientTiles| gradient.reads_images(scope.materialized);
     let problem = MatmulProblem {
+        filter_gradient: problem.filter_gradient.filter(is_view),
         is_right_half: scope.storage(operand(node, 1)?)?.is_half(),
         are_halves: are_halves(scope, node)?,
         ..problem
@@ -195,6 +200,7 @@ impl MatmulProblem<'_> {
     /// The table: the best variants for a device, sizes and dtype, with reasons.
     fn table(&self) -> Vec<(KernelVariant, String)> {
         let mut variants = Vec::new();
+        variants.extend(self.filter_gradient_variant());
         if self.conv.is_none() && self.admits(KernelVariant::SubgroupTile) {
             variants.push((KernelVariant::SubgroupTile, self.subgroup_tile_reason()));
         }
@@ -309,7 +315,9 @@ impl MatmulProblem<'_> {
                     && tile::is_preferred(self.capabilities, self.dtype, product)
             }
             KernelVariant::Grouped => false,
-            KernelVariant::Winograd { tile: output_tile } => self.tiles.contains_key(&output_tile),
+            KernelVariant::Winograd { tile: output_tile } => {
+                self.tiles.contains_key(&output_tile) || self.has_gradient_tiles(output_tile)
+            }
             KernelVariant::DepthwiseDirect => self.is_depthwise() && is_single(self.dtype),
             KernelVariant::Gemv => {
                 self.conv.is_none() && is_single(self.dtype) && self.few_rows.is_some()
@@ -422,6 +430,7 @@ impl<'a> MatmulProblem<'a> {
             conv,
             vec4_variant,
             tiles: tiles.collect(),
+            filter_gradient: FilterGradientTiles::of(graph, capabilities, node),
             dtype: graph.ty(a).dtype,
             is_right_half: false,
             are_halves: false,

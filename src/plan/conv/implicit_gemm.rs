@@ -95,9 +95,19 @@ pub fn load_input(
         (Some(inside), guard) => Some(scope.pool.and(guard, inside)),
         (None, guard) => guard,
     };
-    let vector = match scope.materialized[sizes.x.index()] {
-        true => scope.load_vec4(sizes.x, CHANNEL_AXIS, &vec4_coordinates, inside)?,
-        false => compute_input(scope, sizes.x, &vec4_coordinates, inside)?,
+    load_channels(scope, sizes.x, &vec4_coordinates, inside)
+}
+
+/// Loads or computes four channels of an image. Gives zeros where `inside` is false. The channel coordinate counts vec4s.
+pub fn load_channels(
+    scope: &mut KernelScope,
+    image: ValueId,
+    vec4_coordinates: &[Index],
+    inside: Option<Expr>,
+) -> Result<Expr> {
+    let vector = match scope.materialized[image.index()] {
+        true => scope.load_vec4(image, CHANNEL_AXIS, vec4_coordinates, inside)?,
+        false => compute_input(scope, image, vec4_coordinates, inside)?,
     };
     Ok(match inside {
         Some(inside) => {

@@ -5,6 +5,7 @@
 //! its own tiles, so that it waits for no other workgroup. Between the stages it stores intermediate results in memory,
 //! which no other workgroup reads. It takes several parts of the tiles, one after the other, and reuses that memory.
 
+pub mod filter_gradient;
 mod partition;
 mod scratch;
 mod transform;

@@ -17,7 +17,7 @@ use self::shuffle::{ShuffledVector, shuffled};
 use self::tile_shape::shape_for_values;
 pub use self::tile_shape::{
     EnclosingKernel, LeftLayout, PackedWeight, RUNS_PER_START, TileShape, WeightProduct,
-    choose_shapes,
+    choose_shapes, cycles_of_values,
 };
 use crate::dim::Dim;
 use crate::dtype::DType;
@@ -310,7 +310,7 @@ impl SubgroupTile {
         sums: &[Vec<Expr>],
     ) -> Result<Vec<Statement>> {
         let iterations = ceil_div(&product.k_size, product.right.k_block());
-        if let RightFactor::Values(_) = product.right {
+        if !matches!(product.right, RightFactor::Panels(..)) {
             return repeat(scope, "trip", &iterations, |scope, iteration| {
                 self.k_iteration(scope, product, &[], &iteration, &iteration, sums)
             });
@@ -387,6 +387,7 @@ impl SubgroupTile {
         for q in 0..self.shape.column_vec4s {
             columns.push(match &product.right {
                 RightFactor::Values(product) => self.load_from_values(scope, product, &first, q)?,
+                RightFactor::Columns(_, load) => self.load_by_columns(scope, load, &first, q)?,
                 RightFactor::Panels(weight, PackedWeight { panels, .. }, matrix) => {
                     let matrix = matrix(&self.batch);
                     let panels_per_matrix = ceil_div(&product.columns, panels.width);
@@ -495,6 +496,7 @@ impl TiledProduct<'_> {
                 shape_for_values(lanes, sizes, row_multiple)
             }
             RightFactor::Panels(_, packed, _) => packed.tile_shape(lanes),
+            RightFactor::Columns(tile_shape, _) => *tile_shape,
         }
     }
 }

@@ -3,10 +3,12 @@
 use crate::error::Result;
 use crate::ir::{Node, Op, Primitive};
 use crate::kernel::choice::KernelVariant;
+use crate::plan::conv::winograd::filter_gradient;
 use crate::plan::conv::{self, direct, grouped, implicit_gemm, winograd};
 use crate::plan::group::Group;
 use crate::plan::kernel::LoweredKernel;
 use crate::plan::product::{Product, dot, matrix, tile, vector, workgroup};
+use crate::plan::variant::tiles::FilterGradientTiles;
 use crate::plan::{Planner, element, variant};
 
 impl<'a> Planner<'a> {
@@ -55,6 +57,11 @@ impl<'a> Planner<'a> {
                 Op::Primitive(Primitive::Conv(conv)),
                 KernelVariant::Winograd { tile: output_tile },
             ) => winograd::lower(scope, group, node, conv, output_tile, tile_shape),
+            (Op::Primitive(Primitive::Dot(_)), KernelVariant::Winograd { .. }) => {
+                let tiles = FilterGradientTiles::of(self.graph, self.capabilities, node);
+                let tiles = tiles.ok_or_else(|| element::not_planned(node))?;
+                filter_gradient::lower(scope, group, node, &tiles.gradient, &tiles.partition)
+            }
             (_, KernelVariant::SubgroupTile) => {
                 let product = Product::of(self.graph, node)?;
                 tile::lower(scope, group, &product, tile_shape)

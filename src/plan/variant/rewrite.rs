@@ -34,7 +34,9 @@ pub fn plan_rewrite(
     let parts = match overrides.get(&problem.key) {
         Some(KernelVariant::SplitK { parts }) => Some(*parts),
         Some(_) => None,
-        None => problem.split_count(),
+        None => problem
+            .filter_gradient_parts()
+            .or_else(|| problem.split_count()),
     };
     let parts = parts
         .map(i64::from)

@@ -1,5 +1,5 @@
-//! Winograd convolutions in the variant table: the tile size, and whether fewer multiplications pay off; see
-//! [`winograd`].
+//! Winograd convolutions and gradients of filters in the variant table: the tile size, and whether fewer multiplications
+//! pay off; see [`winograd`].
 
 use super::MatmulProblem;
 use crate::ir::{Graph, Node};
@@ -7,7 +7,10 @@ use crate::kernel::capabilities::Capabilities;
 use crate::kernel::choice::KernelVariant;
 use crate::kernel::winograd::OutputTile;
 use crate::op::Conv;
+use crate::plan::conv::filter_gradient::FilterGradient;
 use crate::plan::conv::winograd;
+use crate::plan::conv::winograd::filter_gradient::partition::{GradientPartition, PartCount};
+use crate::plan::product::tile;
 
 // Costs of convolution kernels on a rasteriser, in multiplications: a direct convolution costs one for each product of
 // its sums. Measured for 16 to 512 channels of 7² to 56² positions, in vectors of sixteen numbers.
@@ -82,4 +85,80 @@ pub(super) fn tile_count(
     let lanes = capabilities.simd_lanes()?;
     let is_possible = product.is_possible(lanes, capabilities.textures);
     is_possible.then_some(product.sizes[1])
+}
+
+/// Size of the tiles of filter gradients: smaller ones save too little.
+const GRADIENT_TILE: OutputTile = OutputTile::Four;
+
+/// The gradient of a filter, and its division among workgroups that compute it by tiles.
+pub struct FilterGradientTiles {
+    /// The gradient.
+    pub gradient: FilterGradient,
+    /// The division.
+    pub partition: GradientPartition,
+}
+
+impl FilterGradientTiles {
+    /// Returns the gradient that a node computes; `None` if it is none or cannot be computed by tiles.
+    pub fn of(
+        graph: &Graph,
+        capabilities: &Capabilities,
+        node: &Node,
+    ) -> Option<FilterGradientTiles> {
+        capabilities.simd_lanes()?;
+        let gradient = FilterGradient::of(graph, node)?;
+        let partition =
+            GradientPartition::best(capabilities, &gradient, GRADIENT_TILE, PartCount::Given)?;
+        Some(FilterGradientTiles {
+            gradient,
+            partition,
+        })
+    }
+
+    /// Returns whether a kernel can read the images: none of the views in front of the product is stored.
+    pub(super) fn reads_images(&self, materialized: &[bool]) -> bool {
+        let mut views = self.gradient.views.iter();
+        !views.any(|view| materialized[view.index()])
+    }
+}
+
+impl MatmulProblem<'_> {
+    /// How much faster a partition of a filter's gradient is than a product of windows; `None` if it is not.
+    fn speedup(&self, partition: &GradientPartition) -> Option<f64> {
+        let sizes = [self.batch, self.rows, self.columns, self.k_size];
+        let direct = tile::cycles_of_values(self.capabilities.simd_lanes()?, sizes);
+        let speedup = direct as f64 / partition.cycles as f64;
+        (self.has_gradient_tiles(partition.output_tile) && speedup >= 1.1).then_some(speedup)
+    }
+
+    /// The Winograd variant of a filter's gradient, if fewer multiplications outweigh the transforms.
+    pub(super) fn filter_gradient_variant(&self) -> Option<(KernelVariant, String)> {
+        let partition = &self.filter_gradient.as_ref()?.partition;
+        let speedup = self.speedup(partition)?;
+        let tile = partition.output_tile;
+        let size = tile.size();
+        let reason = format!(
+            "Winograd saves more multiplications than its transforms cost: gradients by tiles of {size}x{size}, estimated {speedup:.1} times as fast"
+        );
+        Some((KernelVariant::Winograd { tile }, reason))
+    }
+
+    /// Number of parts into which the gradient of a filter should be divided.
+    pub(super) fn filter_gradient_parts(&self) -> Option<u32> {
+        let gradient = &self.filter_gradient.as_ref()?.gradient;
+        let parts = PartCount::Any;
+        let partition = GradientPartition::best(self.capabilities, gradient, GRADIENT_TILE, parts)?;
+        self.speedup(&partition)?;
+        u32::try_from(partition.parts)
+            .ok()
+            .filter(|parts| *parts > 1)
+    }
+
+    /// True if the node is the gradient of a filter that tiles of this size compute.
+    pub(super) fn has_gradient_tiles(&self, output_tile: OutputTile) -> bool {
+        let sizes = [self.rows, self.columns, self.k_size];
+        output_tile == GRADIENT_TILE
+            && self.filter_gradient.is_some()
+            && tile::is_preferred(self.capabilities, self.dtype, sizes)
+    }
 }

@@ -15,7 +15,7 @@ const MIN_WORKGROUPS: usize = 2;
 const MAX_WORKGROUPS: usize = 16;
 /// Most iterations of the loops over matrices, panels and K that an invocation runs. Mesa's rasteriser silently ends
 /// loops once an invocation has run 65,535 iterations; the difference is left for other loops.
-const MAX_LOOP_ITERATIONS: usize = 50_000;
+pub(super) const MAX_LOOP_ITERATIONS: usize = 50_000;
 /// Iterations of one product besides those of its loop over K.
 const EXTRA_ITERATIONS_PER_PRODUCT: usize = 8;
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::shuffle::ShuffledVector;
 use super::{SubgroupTile, TiledProduct, columns_per_vec4};
 use crate::dim::Dim;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::kernel::expr::{Expr, ExprNode, ExprPool, WgslType};
 use crate::kernel::index::{self, Index};
 use crate::plan::element::KernelScope;
@@ -21,12 +21,17 @@ pub type KStep = (Index, Option<Expr>);
 type LeftLoader<'s> =
     &'s dyn Fn(&mut KernelScope, [&[Index]; 2], (&[Index], &[KStep])) -> Result<Expr>;
 
+/// Loads a K element of four rows of the left factor. Takes the first row, a multiple of four, and the K index.
+type RowsLoader<'s> = &'s dyn Fn(&mut KernelScope, &Index, &Index) -> Result<Expr>;
+
 /// Source of the left factor.
 pub enum LeftFactor<'s> {
     /// The left factor of this product, read from any layout. An invocation loads these neighbours together.
     Values(&'s Product, Neighbours),
     /// Four K elements of a row by a function.
     KElements(LeftLoader<'s>),
+    /// A K element of four rows by a function. Rows and K are multiples of four.
+    Rows(RowsLoader<'s>),
 }
 
 /// Neighbours of the left factor that an invocation loads together.
@@ -60,6 +65,7 @@ impl<'s> LeftFactor<'s> {
         match self {
             LeftFactor::Values(_, neighbours) => *neighbours,
             LeftFactor::KElements(_) => Neighbours::KElements,
+            LeftFactor::Rows(_) => Neighbours::Rows,
         }
     }
 }
@@ -162,8 +168,8 @@ impl SubgroupTile {
     ) -> Result<Vec<ShuffledVector>> {
         let k_elements = Dim::from(product.right.k_block());
         let first = iteration.scale(&k_elements).add_size(&Dim::from(from));
-        if let LeftFactor::Values(values, Neighbours::Rows) = product.left {
-            return self.load_neighbouring_rows(scope, values, &first);
+        if product.left.neighbours() == Neighbours::Rows {
+            return self.load_neighbouring_rows(scope, product, &first);
         }
         let steps = k_steps(scope, &first, &product.k_size, VEC4_LEN);
         let is_shared = self.shape.rows > 1;
@@ -184,7 +190,7 @@ impl SubgroupTile {
     fn load_neighbouring_rows(
         &self,
         scope: &mut KernelScope,
-        product: &Product,
+        product: &TiledProduct,
         first: &Index,
     ) -> Result<Vec<ShuffledVector>> {
         let vec4_len = Dim::from(VEC4_LEN);
@@ -197,7 +203,13 @@ impl SubgroupTile {
         for first_row in (0..self.shape.rows).step_by(VEC4_LEN) {
             let row = self.row.add_size(&Dim::from(first_row));
             let row = clamped_index(scope, &row.div(&vec4_len), &vec4_count).scale(&vec4_len);
-            let vector = load_rows_of_values(scope, product, &self.batch, &row, &step)?;
+            let vector = match product.left {
+                LeftFactor::Values(values, _) => {
+                    load_rows_of_values(scope, values, &self.batch, &row, &step)?
+                }
+                LeftFactor::Rows(load) => load(scope, &row, &step.0)?,
+                LeftFactor::KElements(_) => return Err(mismatched_neighbours()),
+            };
             scope.pool.set_label(vector, "rows");
             vectors.extend((0..VEC4_LEN).map(|lane| ShuffledVector {
                 vector,
@@ -266,10 +278,15 @@ impl SubgroupTile {
                 load_k_of_values(scope, values, &self.batch, &row[0], steps.1)?
             }
             LeftFactor::KElements(load) => load(scope, [&self.batch, &row], steps)?,
+            LeftFactor::Rows(_) => return Err(mismatched_neighbours()),
         };
         scope.pool.set_label(vector, "rows");
         Ok(vector)
     }
+}
+
+fn mismatched_neighbours() -> Error {
+    Error::internal("a tile loads other neighbours than its left factor has")
 }
 
 /// Returns four K indices, starting with `from`, each with the condition that it is below K; absent if that always

@@ -7,6 +7,7 @@ use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir::{Definition, ValueId};
+use crate::kernel::expr::Expr;
 use crate::kernel::index::Index;
 use crate::kernel::layout::{Panels, StridedRange};
 use crate::plan::element::KernelScope;
@@ -15,19 +16,24 @@ use crate::plan::element::vec4::{VEC4_LEN, is_multiple_of_4, load_vec4};
 use crate::plan::kernel::clamped_index;
 use crate::plan::product::Product;
 
+/// Loads four columns of the right factor at a K element. Takes the K index and the first column, a multiple of four.
+type ColumnsLoader<'s> = &'s dyn Fn(&mut KernelScope, &Index, &Index) -> Result<Expr>;
+
 /// Source of the right factor.
 pub enum RightFactor<'s> {
     /// The right factor of this product, read from any layout.
     Values(&'s Product),
     /// A weight in panels. The function returns the index of the weight's matrix for batch coordinates.
     Panels(ValueId, PackedWeight, &'s dyn Fn(&[Index]) -> Index),
+    /// Four columns at a K element by a function, for tiles of a shape. Columns and K are multiples of four.
+    Columns(TileShape, ColumnsLoader<'s>),
 }
 
 impl RightFactor<'_> {
     /// Returns the number of K elements of an iteration.
     pub(super) fn k_block(&self) -> usize {
         match self {
-            RightFactor::Values(_) => VEC4_LEN,
+            RightFactor::Values(_) | RightFactor::Columns(..) => VEC4_LEN,
             RightFactor::Panels(_, packed, _) => packed.panels.k_block,
         }
     }
@@ -122,6 +128,42 @@ impl SubgroupTile {
         Ok(vectors)
     }
 
+    /// Loads four columns at each of four K elements, starting with `first`, by a function: those of vec4 `q` of the
+    /// invocation's columns. Each band loads the columns of one K element.
+    pub(super) fn load_by_columns(
+        &self,
+        scope: &mut KernelScope,
+        load: ColumnsLoader,
+        first: &Index,
+        q: usize,
+    ) -> Result<Vec<ShuffledVector>> {
+        let column = self.first_column(&Index::from(Dim::from(q)));
+        self.load_k_of_each_band(scope, |scope, k_offset| {
+            let k = first.add(&self.band).add_size(&Dim::from(k_offset));
+            load(scope, &k, &column)
+        })
+    }
+
+    /// Loads four columns at each of four K elements: `load` returns those of the own band's K element. It takes the offset of
+    /// the first band's.
+    fn load_k_of_each_band(
+        &self,
+        scope: &mut KernelScope,
+        mut load: impl FnMut(&mut KernelScope, usize) -> Result<Expr>,
+    ) -> Result<Vec<ShuffledVector>> {
+        let mut vectors = Vec::new();
+        for k_offset in (0..VEC4_LEN).step_by(self.shape.bands) {
+            let vector = load(scope, k_offset)?;
+            scope.pool.set_label(vector, "columns");
+            let bands = 0..self.shape.bands;
+            vectors.extend(bands.map(|band| ShuffledVector {
+                vector,
+                source_lane: self.lane_of_band(band),
+            }));
+        }
+        Ok(vectors)
+    }
+
     /// Loads four columns at each of four K elements, starting with `first`: those of vec4 `q` of the invocation's
     /// columns. Each band loads the columns of one K element.
     pub(super) fn load_from_values(
@@ -134,8 +176,7 @@ impl SubgroupTile {
         let columns: Vec<Index> = (0..VEC4_LEN)
             .map(|i| self.clamped_column(scope, product, q, i))
             .collect();
-        let mut vectors = Vec::new();
-        for k_offset in (0..VEC4_LEN).step_by(self.shape.bands) {
+        self.load_k_of_each_band(scope, |scope, k_offset| {
             let k = first.add(&self.band).add_size(&Dim::from(k_offset));
             let is_always_inside =
                 is_multiple_of_4(&product.k_size) || (self.shape.bands == 1 && k_offset == 0);
@@ -146,15 +187,8 @@ impl SubgroupTile {
                 let inside = inside.map(|inside| scope.pool.and(guard, inside));
                 elements.push((element, inside.or(guard)));
             }
-            let vector = load_vec4(scope, &elements)?;
-            scope.pool.set_label(vector, "columns");
-            let bands = 0..self.shape.bands;
-            vectors.extend(bands.map(|band| ShuffledVector {
-                vector,
-                source_lane: self.lane_of_band(band),
-            }));
-        }
-        Ok(vectors)
+            load_vec4(scope, &elements)
+        })
     }
 
     /// Returns column `i` of vec4 `q` of the invocation, clamped to the last column of the product.

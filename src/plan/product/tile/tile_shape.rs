@@ -193,7 +193,7 @@ impl TileShape {
 
     /// Yields all shapes that suit a driver with `lanes` lanes. With more sums per invocation the driver runs out of
     /// registers, and the loop grows too long for the processor's cache of decoded instructions.
-    fn candidates(lanes: usize) -> impl Iterator<Item = TileShape> {
+    pub fn candidates(lanes: usize) -> impl Iterator<Item = TileShape> {
         let max_sums = 4 * lanes;
         [1, 2, 3, 4, 6, 8].into_iter().flat_map(move |vec4s| {
             (1..=MAX_BAND_ROWS.min(max_sums / vec4s)).map(move |rows| TileShape {
@@ -207,7 +207,7 @@ impl TileShape {
 
     /// Returns the cycles of four K elements of a tile with this layout of the left factor, on vectors of sixteen
     /// numbers.
-    fn k_cycles(self, lanes: usize, layout: LeftLayout) -> usize {
+    pub fn k_cycles(self, lanes: usize, layout: LeftLayout) -> usize {
         let TileShape {
             bands,
             rows,
@@ -338,6 +338,14 @@ pub fn shape_for_values(
             .next_multiple_of(row_multiple),
         ..tile_shape
     }
+}
+
+/// Returns the cycles of a product whose right factor is no packed weight, for a number of matrices, rows and columns, and
+/// K.
+pub fn cycles_of_values(lanes: usize, [batch, rows, columns, k_size]: [usize; 4]) -> u64 {
+    let tile_shape = shape_for_values(lanes, [batch, rows, columns], VEC4_LEN);
+    let sizes = [batch, rows, columns, k_size.div_ceil(VEC4_LEN)];
+    tile_shape.product_cycles(lanes, LeftLayout::Scattered, sizes)
 }
 
 /// Returns the tile shape of each product of a graph, for a device with `lanes` lanes and these texture limits.
