@@ -174,9 +174,10 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// The binding whose memory a buffer's elements lie in.
+    /// The first binding whose memory a buffer's elements lie in.
     fn memory(&self, buffer: usize) -> usize {
-        self.buffers[buffer].vectors.unwrap_or(buffer)
+        let bound = self.buffers[buffer].vectors.unwrap_or(buffer);
+        self.buffers[bound].alias_of.unwrap_or(bound)
     }
 
     /// Counts how often each expression is an operand. For vectors, counts each occurrence in a template, because each may
@@ -277,11 +278,15 @@ impl<'a> Emitter<'a> {
         }
     }
 
+    /// Binds an expression to a name. Its loads have been made then, and no longer change.
     fn bind_here(&mut self, expr: Expr) {
         let is_known = self.sources.contains_key(&expr) || self.pool.operands(expr).is_empty();
         if !is_known {
             let source = self.compose(expr);
             self.bind_name(expr, source);
+            let is_load = |expr: &&Expr| matches!(self.pool.node(**expr), ExprNode::Load { .. });
+            let variables = self.variables_of(expr);
+            self.immutable.extend(variables.iter().filter(is_load));
         }
     }
 

@@ -15,6 +15,8 @@ pub struct BindingDecl {
     pub access: Access,
     /// Index of the binding of vectors whose components are the elements. The buffer is then bound as vectors only.
     pub vectors: Option<usize>,
+    /// Index of the first binding of the same memory, if its elements have another type.
+    pub alias_of: Option<usize>,
 }
 
 impl BindingDecl {

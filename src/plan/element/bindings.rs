@@ -92,12 +92,12 @@ impl KernelScope<'_> {
         element: WgslType,
         access: Access,
     ) -> usize {
-        let is_equal = |binding: &KernelBinding| {
+        let is_alias = |binding: &KernelBinding| {
             let key = (binding.value, binding.is_copy, &binding.layout);
-            let is_of_value = binding.buffer.access != Access::CheckFlags;
-            let fits = binding.buffer.element == element && is_of_value;
-            key == (value, is_copy, layout) && fits
+            key == (value, is_copy, layout) && binding.buffer.access != Access::CheckFlags
         };
+        let is_equal =
+            |binding: &KernelBinding| is_alias(binding) && binding.buffer.element == element;
         if let Some(index) = self.buffers.iter().position(is_equal) {
             return index;
         }
@@ -112,6 +112,7 @@ impl KernelScope<'_> {
             element,
             access,
             vectors: None,
+            alias_of: self.buffers.iter().position(is_alias),
         };
         self.buffers.push(KernelBinding {
             value,

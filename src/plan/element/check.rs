@@ -110,6 +110,7 @@ impl<'a> KernelScope<'a> {
                     element: WgslType::U32,
                     access: Access::CheckFlags,
                     vectors: None,
+                    alias_of: None,
                 },
             });
         }

@@ -57,13 +57,10 @@ impl WorkPartition {
         let block_panels = group_panels.ceil_div(&wanted_blocks).minimum(&max_panels);
         let channel_blocks = group_panels.ceil_div(&block_panels);
         let max_workgroups = Dim::from(MAX_WORKGROUPS).floor_div(&(groups * &channel_blocks));
-        let wanted_parts = tile_parts
+        let workgroup_parts = tile_parts
             .ceil_div(&max_workgroups.maximum(&Dim::ONE))
             .minimum(&max_panels.floor_div(&block_panels))
             .maximum(&Dim::ONE);
-        // A loop over all products reads them again in each part. Without one, a compiler may read them before the parts.
-        let has_loop = tile_shape.height() * tile_shape.width(lanes) > VEC4_LEN * lanes;
-        let workgroup_parts = if has_loop { wanted_parts } else { Dim::ONE };
         WorkPartition {
             channel_blocks,
             block_columns: &block_panels * tile_shape.width(lanes) as i64,
