@@ -1,7 +1,8 @@
 //! Gradients of convolution filters by Winograd tiles.
 
+use onionskin::dim::Dim;
 use onionskin::grad::Loss;
-use onionskin::ir::Graph;
+use onionskin::ir::{Graph, Value};
 use onionskin::kernel::choice::KernelVariant;
 use onionskin::kernel::winograd::OutputTile;
 use onionskin::pass;
@@ -145,6 +146,45 @@ fn other_windows_have_no_gradients_by_tiles() {
             .flatten()
             .any(|variant| *variant == BY_TILES);
         assert!(!has_tiles, "{x} by {filter}");
+    }
+}
+
+fn shape(sizes: &[i64]) -> Vec<Dim> {
+    sizes.iter().copied().map(Dim::from).collect()
+}
+
+/// Pads an axis by a zero on both sides.
+fn pad(value: Value<'_>, axis: usize) -> Value<'_> {
+    let mut padding = vec![0; value.rank()];
+    padding[axis] = 1;
+    value.pad(&shape(&padding), &shape(&padding), 0)
+}
+
+/// Products of the same shapes whose factors are other views of the images are no gradients.
+#[test]
+fn other_views_are_no_gradients() {
+    // Windows split into channels and positions, and the output's gradient into groups and channels.
+    for (windows, slopes, is_gradient) in [
+        ([2, 1, 8, 64, 9], [2, 1, 16, 64], true),
+        ([2, 1, 16, 32, 9], [2, 1, 16, 64], false),
+        ([4, 1, 8, 32, 9], [2, 1, 16, 64], false),
+        ([2, 1, 8, 64, 9], [2, 4, 4, 64], false),
+        ([2, 1, 8, 64, 9], [2, 1, 64, 16], false),
+    ] {
+        let graph = samples::graph(&["f32[2, 8, 8, 8]", "f32[2, 16, 8, 8]"], |_, x| {
+            let rows = pad(x[0], 2).unfold(2, 3, 1, 1);
+            let all = pad(rows, 3).unfold(3, 3, 1, 1);
+            let all = all.reshape(shape(&windows)).permute([1, 4, 2, 0, 3]);
+            let all = all.reshape(shape(&[1, 72, 128]));
+            let slopes = x[1].reshape(shape(&slopes)).permute([1, 0, 3, 2]);
+            vec![all.dot(slopes.reshape(shape(&[1, 128, 16])))]
+        });
+        let admitted = plan::admitted(&graph, &samples::rasteriser(), Precision::Single).unwrap();
+        let has_tiles = admitted
+            .values()
+            .flatten()
+            .any(|variant| *variant == BY_TILES);
+        assert_eq!(has_tiles, is_gradient, "{windows:?} {slopes:?}");
     }
 }
 

@@ -50,19 +50,26 @@ impl FilterGradient {
         else {
             return None;
         };
-        let (groups, parts, outputs) = match graph.ty(*node.results.first()?).shape.as_slice() {
-            [groups, _, outputs] => (groups, &Dim::ONE, outputs),
-            [groups, parts, _, outputs] => (groups, parts, outputs),
+        let one = Dim::ONE;
+        let (batch, rows, outputs) = match graph.ty(*node.results.first()?).shape.as_slice() {
+            [groups, rows, outputs] => ([groups, &one], rows, outputs),
+            [groups, parts, rows, outputs] => ([groups, parts], rows, outputs),
             _ => return None,
         };
+        let [groups, parts] = batch;
         let windows = Windows::of(ViewChain::new(graph, *left), parts)?;
         let gradient = ViewChain::new(graph, *right).behind_reshapes();
         let gradient = gradient.behind_permutation(&GRADIENT_AXES)?;
-        let channels = [windows.images.clone(), groups * outputs];
-        let gradient = gradient.with_shape(&[channels, windows.space.clone()].concat())?;
+        let [images, positions] = [windows.images.clone(), Dim::product(&windows.space)];
+        let by_group = [images.clone(), groups.clone(), outputs.clone(), positions];
+        let whole = [[images, groups * outputs], windows.space.clone()].concat();
+        let gradient = gradient.with_shape(&by_group)?.with_shape(&whole)?;
         let is_single = |value| graph.ty(value).dtype == DType::F32;
-        let values = [windows.input.value, gradient.value];
-        (windows.groups == *groups && values.into_iter().all(is_single)).then(|| FilterGradient {
+        let are_single = [windows.input.value, gradient.value]
+            .into_iter()
+            .all(is_single);
+        let are_rows = windows.groups == *groups && windows.rows() == *rows;
+        (are_single && are_rows).then(|| FilterGradient {
             input: windows.input.value,
             output_gradient: gradient.value,
             low: windows.low,
@@ -74,6 +81,12 @@ impl FilterGradient {
             outputs: outputs.clone(),
             views: [windows.input.views, gradient.views].concat(),
         })
+    }
+
+    /// Returns whether a kernel can read the images in place of the product's factors: none of the views is stored.
+    pub fn reads_images(&self, materialized: &[bool]) -> bool {
+        let mut views = self.views.iter();
+        !views.any(|view| materialized[view.index()])
     }
 }
 
@@ -95,23 +108,33 @@ impl<'g> Windows<'g> {
             false => factor.behind_reshapes().behind_permutation(&PART_AXES)?,
         };
         let columns = factor.behind_reshapes().behind_permutation(&WINDOW_AXES)?;
-        let [images, groups, channels, _, taps] = columns.shape() else {
+        let [images, groups, channels, positions, taps] = columns.shape() else {
             return None;
         };
         let windows = columns.behind_reshapes();
-        let [_, _, height, width, _, _] = windows.shape() else {
+        let [images_of_input, all_channels, space @ .., _, _] = windows.shape() else {
             return None;
         };
+        let is_split = images == images_of_input
+            && groups * channels == *all_channels
+            && Dim::product(space) == *positions
+            && taps.is((TAPS * TAPS) as i64);
+        let space = <&[Dim; 2]>::try_from(space).ok()?.clone();
         let (windows, low_x) = windows.behind_unfold(3)?;
         let (input, low_y) = windows.behind_unfold(2)?;
-        taps.is((TAPS * TAPS) as i64).then(|| Windows {
+        is_split.then(|| Windows {
             input,
             low: [low_y, low_x],
-            space: [height, width].map(Dim::clone),
+            space,
             images: images.clone(),
             groups: groups.clone(),
             channels: channels.clone(),
         })
+    }
+
+    /// Rows of the product: the taps of each channel of a group.
+    fn rows(&self) -> Dim {
+        &self.channels * (TAPS * TAPS) as i64
     }
 }
 
@@ -198,10 +221,8 @@ impl<'g> ViewChain<'g> {
             return Some((windows, Dim::ZERO));
         };
         let is_padded = |(other, size): (usize, &Dim)| other == axis || size.is(0);
-        let sizes = [&pad.low, &pad.high].into_iter();
-        let is_along_axis = sizes
-            .into_iter()
-            .all(|sizes| sizes.iter().enumerate().all(is_padded));
+        let mut sizes = [&pad.low, &pad.high].into_iter();
+        let is_along_axis = sizes.all(|sizes| sizes.iter().enumerate().all(is_padded));
         let is_zero = matches!(
             node.arguments.get(1),
             Some(Argument::Number(Scalar::Float(0.0)))
