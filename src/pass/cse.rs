@@ -37,10 +37,10 @@ pub fn cse(graph: &Graph) -> Result<Graph> {
 /// Text that is equal for nodes with equal results. The printed form of numbers distinguishes -0.0 from 0.0 and has one
 /// form of NaN.
 fn key(builder: &Builder, op: &Op, arguments: &[Argument]) -> String {
-    let values = arguments.iter().flat_map(Argument::values);
-    let is_float = matches!(op, Op::Primitive(_))
-        && values.into_iter().any(|id| builder.ty(id).dtype.is_float());
-    match is_float {
+    let mut values = arguments.iter().flat_map(Argument::values);
+    let has_floats =
+        matches!(op, Op::Primitive(_)) && values.any(|id| builder.ty(id).dtype.is_float());
+    match has_floats {
         true => format!(
             "{op:?} {:?}",
             arguments.iter().map(as_float).collect::<Vec<_>>()
