@@ -2,7 +2,7 @@
 
 pub mod lowering;
 pub mod rewrite;
-pub mod tiles;
+mod tiles;
 
 use std::collections::BTreeMap;
 
@@ -15,13 +15,13 @@ use crate::kernel::choice::{KernelVariant, VariantChoice, VariantOverrides};
 use crate::kernel::materialization::Precision;
 use crate::kernel::winograd::OutputTile;
 use crate::op::Conv;
+use crate::plan::conv::filter_gradient::FilterGradient;
 use crate::plan::conv::{direct, implicit_gemm};
 use crate::plan::cost::{example_size, is_plain_view};
 use crate::plan::element::vec4::is_multiple_of_4;
 use crate::plan::element::{KernelScope, operand};
 use crate::plan::product::tile::{self, TileShape, fits_texture};
 use crate::plan::product::{Product, matrix, vector, workgroup};
-use crate::plan::variant::tiles::FilterGradientTiles;
 use crate::plan::vec4_layout::may_be_image;
 use crate::shape::Shape;
 
@@ -36,8 +36,8 @@ struct MatmulProblem<'a> {
     vec4_variant: Option<KernelVariant>,
     /// Number of Winograd tiles of all images by tile size, for convolutions that can be computed by tiles.
     tiles: BTreeMap<OutputTile, usize>,
-    /// Gradient of a filter, if the product is one that tiles can compute.
-    filter_gradient: Option<FilterGradientTiles>,
+    /// Gradient of a filter, if the product is one.
+    filter_gradient: Option<FilterGradient>,
     dtype: DType,
     /// True if the right factor is stored in half precision.
     is_right_half: bool,
@@ -72,9 +72,9 @@ pub fn choices<'a>(
     let Some(problem) = MatmulProblem::of(scope.graph, scope.capabilities, node)? else {
         return Ok(Vec::new());
     };
-    let is_view = |gradient: &FilterGradientTiles| gradient.reads_images(scope.materialized);
+    let reads_images = |gradient: &FilterGradient| gradient.reads_images(scope.materialized);
     let problem = MatmulProblem {
-        filter_gradient: problem.filter_gradient.filter(is_view),
+        filter_gradient: problem.filter_gradient.filter(reads_images),
         is_right_half: scope.storage(operand(node, 1)?)?.is_half(),
         are_halves: are_halves(scope, node)?,
         ..problem
@@ -430,7 +430,7 @@ impl<'a> MatmulProblem<'a> {
             conv,
             vec4_variant,
             tiles: tiles.collect(),
-            filter_gradient: FilterGradientTiles::of(graph, capabilities, node),
+            filter_gradient: FilterGradient::of(graph, node),
             dtype: graph.ty(a).dtype,
             is_right_half: false,
             are_halves: false,

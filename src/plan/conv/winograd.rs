@@ -11,12 +11,12 @@ mod scratch;
 mod transform;
 mod workgroup;
 
+use self::scratch::barrier;
 use self::workgroup::WinogradWorkgroup;
 use crate::dim::Dim;
 use crate::error::{Error, Result};
 use crate::ir::{Graph, Node};
 use crate::kernel::capabilities::Capabilities;
-use crate::kernel::emit::Statement;
 use crate::kernel::layout::StridedRange;
 use crate::kernel::winograd::{OutputTile, TAPS};
 use crate::kernel::work::Work;
@@ -163,8 +163,6 @@ pub fn lower_panels<'a>(
     let work = work(&scope, group, &sizes, output_tile, &workgroup)?;
     let (count, template_values) = (workgroup.count.clone(), tile::holes(workgroup.lanes, bands));
     let mut statements = vec![workgroup.surplus.clone()];
-    // The workgroup is a subgroup, whose lanes run in lockstep: a subgroup barrier makes their writes visible.
-    let barrier = || Statement::Line(String::from("subgroupBarrier();"));
     statements.extend(workgroup.for_each_part(&mut scope, |scope, workgroup| {
         // The input of tiles is read as 64-bit words where that is faster. The factors of products are not.
         scope.reads_u64 = true;

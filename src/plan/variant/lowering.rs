@@ -8,7 +8,6 @@ use crate::plan::conv::{self, direct, grouped, implicit_gemm, winograd};
 use crate::plan::group::Group;
 use crate::plan::kernel::LoweredKernel;
 use crate::plan::product::{Product, dot, matrix, tile, vector, workgroup};
-use crate::plan::variant::tiles::FilterGradientTiles;
 use crate::plan::{Planner, element, variant};
 
 impl<'a> Planner<'a> {
@@ -57,10 +56,8 @@ impl<'a> Planner<'a> {
                 Op::Primitive(Primitive::Conv(conv)),
                 KernelVariant::Winograd { tile: output_tile },
             ) => winograd::lower(scope, group, node, conv, output_tile, tile_shape),
-            (Op::Primitive(Primitive::Dot(_)), KernelVariant::Winograd { .. }) => {
-                let tiles = FilterGradientTiles::of(self.graph, self.capabilities, node);
-                let tiles = tiles.ok_or_else(|| element::not_planned(node))?;
-                filter_gradient::lower(scope, group, node, &tiles.gradient, &tiles.partition)
+            (Op::Primitive(Primitive::Dot(_)), KernelVariant::Winograd { tile: output_tile }) => {
+                filter_gradient::lower(scope, group, node, output_tile)
             }
             (_, KernelVariant::SubgroupTile) => {
                 let product = Product::of(self.graph, node)?;

@@ -7,7 +7,6 @@ use crate::kernel::capabilities::Capabilities;
 use crate::kernel::choice::KernelVariant;
 use crate::kernel::winograd::OutputTile;
 use crate::op::Conv;
-use crate::plan::conv::filter_gradient::FilterGradient;
 use crate::plan::conv::winograd;
 use crate::plan::conv::winograd::filter_gradient::partition::{GradientPartition, PartCount};
 use crate::plan::product::tile;
@@ -90,53 +89,29 @@ pub(super) fn tile_count(
 /// Size of the tiles of filter gradients: smaller ones save too little.
 const GRADIENT_TILE: OutputTile = OutputTile::Four;
 
-/// The gradient of a filter, and its division among workgroups that compute it by tiles.
-pub struct FilterGradientTiles {
-    /// The gradient.
-    pub gradient: FilterGradient,
-    /// The division.
-    pub partition: GradientPartition,
-}
-
-impl FilterGradientTiles {
-    /// Returns the gradient that a node computes; `None` if it is none or cannot be computed by tiles.
-    pub fn of(
-        graph: &Graph,
-        capabilities: &Capabilities,
-        node: &Node,
-    ) -> Option<FilterGradientTiles> {
-        capabilities.simd_lanes()?;
-        let gradient = FilterGradient::of(graph, node)?;
-        let partition =
-            GradientPartition::best(capabilities, &gradient, GRADIENT_TILE, PartCount::Given)?;
-        Some(FilterGradientTiles {
-            gradient,
-            partition,
-        })
-    }
-
-    /// Returns whether a kernel can read the images: none of the views in front of the product is stored.
-    pub(super) fn reads_images(&self, materialized: &[bool]) -> bool {
-        let mut views = self.gradient.views.iter();
-        !views.any(|view| materialized[view.index()])
-    }
-}
-
 impl MatmulProblem<'_> {
-    /// How much faster a partition of a filter's gradient is than a product of windows; `None` if it is not.
-    fn speedup(&self, partition: &GradientPartition) -> Option<f64> {
+    /// The division of a filter's gradient into tiles; `None` if tiles cannot compute the node.
+    fn gradient_partition(&self, parts: PartCount) -> Option<GradientPartition> {
+        let gradient = self.filter_gradient.as_ref()?;
+        let sizes = [self.rows, self.columns, self.k_size];
+        let is_tiled = tile::is_preferred(self.capabilities, self.dtype, sizes);
+        let best = || GradientPartition::best(self.capabilities, gradient, GRADIENT_TILE, parts);
+        is_tiled.then(best)?
+    }
+
+    /// Like `gradient_partition`, with how much faster it is than a product of windows; `None` if it is not.
+    fn faster_partition(&self, parts: PartCount) -> Option<(GradientPartition, f64)> {
+        let partition = self.gradient_partition(parts)?;
         let sizes = [self.batch, self.rows, self.columns, self.k_size];
         let direct = tile::cycles_of_values(self.capabilities.simd_lanes()?, sizes);
         let speedup = direct as f64 / partition.cycles as f64;
-        (self.has_gradient_tiles(partition.output_tile) && speedup >= 1.1).then_some(speedup)
+        (speedup >= 1.1).then_some((partition, speedup))
     }
 
     /// The Winograd variant of a filter's gradient, if fewer multiplications outweigh the transforms.
     pub(super) fn filter_gradient_variant(&self) -> Option<(KernelVariant, String)> {
-        let partition = &self.filter_gradient.as_ref()?.partition;
-        let speedup = self.speedup(partition)?;
-        let tile = partition.output_tile;
-        let size = tile.size();
+        let (_, speedup) = self.faster_partition(PartCount::Given)?;
+        let (tile, size) = (GRADIENT_TILE, GRADIENT_TILE.size());
         let reason = format!(
             "Winograd saves more multiplications than its transforms cost: gradients by tiles of {size}x{size}, estimated {speedup:.1} times as fast"
         );
@@ -145,20 +120,13 @@ impl MatmulProblem<'_> {
 
     /// Number of parts into which the gradient of a filter should be divided.
     pub(super) fn filter_gradient_parts(&self) -> Option<u32> {
-        let gradient = &self.filter_gradient.as_ref()?.gradient;
-        let parts = PartCount::Any;
-        let partition = GradientPartition::best(self.capabilities, gradient, GRADIENT_TILE, parts)?;
-        self.speedup(&partition)?;
-        u32::try_from(partition.parts)
-            .ok()
-            .filter(|parts| *parts > 1)
+        let (partition, _) = self.faster_partition(PartCount::Any)?;
+        let parts = u32::try_from(partition.parts).ok();
+        parts.filter(|parts| *parts > 1)
     }
 
     /// True if the node is the gradient of a filter that tiles of this size compute.
     pub(super) fn has_gradient_tiles(&self, output_tile: OutputTile) -> bool {
-        let sizes = [self.rows, self.columns, self.k_size];
-        output_tile == GRADIENT_TILE
-            && self.filter_gradient.is_some()
-            && tile::is_preferred(self.capabilities, self.dtype, sizes)
+        output_tile == GRADIENT_TILE && self.gradient_partition(PartCount::Given).is_some()
     }
 }

@@ -6,8 +6,9 @@
 
 pub mod partition;
 
-use self::partition::GradientPartition;
-use super::scratch::Scratch;
+use self::partition::{GradientPartition, PartCount};
+use super::F32_BYTES;
+use super::scratch::{Scratch, barrier, for_each_vector};
 use super::transform::{TileTransform, enumerate_matrix, try_matrix};
 use crate::dim::Dim;
 use crate::error::{Error, Result};
@@ -15,34 +16,34 @@ use crate::ir::{Node, ValueId};
 use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, WgslType};
 use crate::kernel::index::{self, Index};
-use crate::kernel::winograd::TAPS;
+use crate::kernel::winograd::{OutputTile, TAPS};
 use crate::kernel::work::Work;
 use crate::plan::conv::filter_gradient::FilterGradient;
 use crate::plan::conv::implicit_gemm;
 use crate::plan::element::KernelScope;
-use crate::plan::element::vec4::{VEC4_LEN, is_multiple};
+use crate::plan::element::vec4::VEC4_LEN;
 use crate::plan::group::Group;
 use crate::plan::kernel::work::epilogue_work;
 use crate::plan::kernel::{LoweredKernel, bounds_guard, ceil_div, clamped_index, repeat};
-use crate::plan::product::dot::with_label;
 use crate::plan::product::tile::{self, LeftFactor, RightFactor, TilePosition, TiledProduct};
 use crate::plan::product::{Product, TileGrid};
 
 const TEMPLATE: &str = include_str!("../../../../shaders/winograd_filter_gradient.wgsl");
 
-/// Bytes of an `f32`.
-const F32_BYTES: i64 = size_of::<f32>() as i64;
-
-/// Lowers the gradient of a filter with its epilogue.
+/// Lowers the gradient of a filter with its epilogue, by tiles of a size.
 pub fn lower<'a>(
     mut scope: KernelScope<'a>,
     group: &Group,
     node: &Node,
-    gradient: &FilterGradient,
-    partition: &GradientPartition,
+    output_tile: OutputTile,
 ) -> Result<LoweredKernel<'a>> {
+    let missing = || Error::internal("the gradient of a filter has no tiles");
+    let gradient = FilterGradient::of(scope.graph, node).ok_or_else(missing)?;
+    let parts = PartCount::Given;
+    let partition = GradientPartition::best(scope.capabilities, &gradient, output_tile, parts);
+    let partition = partition.ok_or_else(missing)?;
     let product = Product::of(scope.graph, node)?;
-    let workgroup = GradientWorkgroup::new(&mut scope, gradient, &product, partition)?;
+    let workgroup = GradientWorkgroup::new(&mut scope, &gradient, &product, &partition)?;
     let mut statements = vec![workgroup.surplus.clone()];
     statements.extend(workgroup.gradients(&mut scope, group, &product)?);
     let work = workgroup.work(&scope, group)?;
@@ -221,8 +222,6 @@ impl<'s> GradientWorkgroup<'s> {
         chunk: &Index,
         column_block: &Index,
     ) -> Result<Vec<Statement>> {
-        // The workgroup is a subgroup, whose lanes run in lockstep: a subgroup barrier makes their writes visible.
-        let barrier = || Statement::Line(String::from("subgroupBarrier();"));
         let mut statements = Vec::new();
         if self.partition.chunks > 1 {
             statements.extend(self.transform_input(scope, chunk)?);
@@ -239,27 +238,6 @@ impl<'s> GradientWorkgroup<'s> {
         self.transform(scope, chunk, &self.inputs, &self.row_block, "seen_trip")
     }
 
-    /// Emits a loop over `vectors` vectors, one for each invocation at a time.
-    fn for_each_vector(
-        &self,
-        scope: &mut KernelScope,
-        name: &str,
-        vectors: &Dim,
-        make: impl FnOnce(&mut KernelScope, &Index) -> Result<Vec<Statement>>,
-    ) -> Result<Vec<Statement>> {
-        let trips = ceil_div(vectors, self.lanes);
-        repeat(scope, name, &trips, |scope, trip| {
-            let (_, local) = scope.counter("local", &Dim::from(self.lanes));
-            let number = trip.scale(&Dim::from(self.lanes)).add(&local);
-            let number = with_label(scope, &number, "number");
-            let statements = make(scope, &number)?;
-            Ok(match is_multiple(vectors, self.lanes) {
-                true => statements,
-                false => bounds_guard(scope, &number, vectors, statements),
-            })
-        })
-    }
-
     /// Transforms the tiles of a chunk of an image. An invocation transforms four channels of a tile. Tiles beyond the
     /// last one are zeros.
     fn transform(
@@ -271,7 +249,7 @@ impl<'s> GradientWorkgroup<'s> {
         name: &str,
     ) -> Result<Vec<Statement>> {
         let chunk_tiles = Dim::from(self.partition.chunk_tiles);
-        self.for_each_vector(scope, name, &image.vectors, |scope, number| {
+        for_each_vector(scope, name, self.lanes, &image.vectors, |scope, number| {
             let tile = chunk.scale(&chunk_tiles).add(&number.rem(&chunk_tiles));
             let tiles = Dim::product(&self.tile_grid);
             let is_tile = (!tile.is_less_than(&tiles)).then(|| scope.is_below(&tile, &tiles));
@@ -287,10 +265,7 @@ impl<'s> GradientWorkgroup<'s> {
             let transform = TileTransform::new(&mut scope.pool, &image.matrix, &tile);
             let mut statements = transform.statements;
             let number = number.add_size(&image.first_vector);
-            for (y, x, vector) in enumerate_matrix(&transform.results) {
-                let matrix = self.tiles.matrix_index(scope, [y, x]);
-                statements.push(self.tiles.store(scope, &matrix, &number, vector)?);
-            }
+            statements.extend(self.tiles.store_tile(scope, &number, &transform.results)?);
             Ok(statements)
         })
     }
@@ -428,38 +403,39 @@ impl<'s> GradientWorkgroup<'s> {
         let first_vec4 = column_block.scale(&column_vec4s);
         let first_channel = self.row_block.scale(&Dim::from(rows));
         let vectors = &column_vec4s * rows as i64;
-        self.for_each_vector(scope, "output_trip", &vectors, |scope, number| {
-            let sums = try_matrix(self.partition.output_tile.input_size(), |y, x| {
-                let matrix = self.sums.matrix_index(scope, [y, x]);
-                let sum = self.sums.load(scope, &matrix, number, None)?;
-                scope.pool.set_label(sum, &format!("m{y}{x}"));
-                Ok(sum)
-            })?;
-            let transform = TileTransform::new(&mut scope.pool, &matrix, &sums);
-            let channel = first_channel.add(&number.div(&column_vec4s));
-            let vec4 = first_vec4.add(&number.rem(&column_vec4s));
-            let first = vec4.scale(&Dim::from(VEC4_LEN));
-            let mut stores = transform.statements;
-            for (y, x, vector) in enumerate_matrix(&transform.results) {
-                let tap = Dim::from(y * TAPS + x);
-                let row = channel.add_size(&(&tap * &self.gradient.channels));
-                stores.extend(product.write_vec4(
+        for_each_vector(
+            scope,
+            "output_trip",
+            self.lanes,
+            &vectors,
+            |scope, number| {
+                let sums = self.sums.load_tile(scope, number)?;
+                let transform = TileTransform::new(&mut scope.pool, &matrix, &sums);
+                let channel = first_channel.add(&number.div(&column_vec4s));
+                let vec4 = first_vec4.add(&number.rem(&column_vec4s));
+                let first = vec4.scale(&Dim::from(VEC4_LEN));
+                let mut stores = transform.statements;
+                for (y, x, vector) in enumerate_matrix(&transform.results) {
+                    let tap = Dim::from(y * TAPS + x);
+                    let row = channel.add_size(&(&tap * &self.gradient.channels));
+                    stores.extend(product.write_vec4(
+                        scope,
+                        group,
+                        &self.batch,
+                        &row,
+                        &first,
+                        vector,
+                    )?);
+                }
+                let stores = bounds_guard(scope, &vec4, &self.output_gradients.group_vec4s, stores);
+                Ok(bounds_guard(
                     scope,
-                    group,
-                    &self.batch,
-                    &row,
-                    &first,
-                    vector,
-                )?);
-            }
-            let stores = bounds_guard(scope, &vec4, &self.output_gradients.group_vec4s, stores);
-            Ok(bounds_guard(
-                scope,
-                &channel,
-                &self.gradient.channels,
-                stores,
-            ))
-        })
+                    &channel,
+                    &self.gradient.channels,
+                    stores,
+                ))
+            },
+        )
     }
 
     /// Counts the operations and bytes of the kernel: transforms, products and epilogue, and the memory that it shares

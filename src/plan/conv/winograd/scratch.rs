@@ -1,5 +1,6 @@
 //! Scratch memory: a workgroup stores vectors of four channels there between its stages. No other workgroup reads them.
 
+use super::transform::{ExprMatrix, enumerate_matrix, try_matrix};
 use crate::dim::Dim;
 use crate::error::Result;
 use crate::ir::ValueId;
@@ -9,6 +10,9 @@ use crate::kernel::index::Index;
 use crate::kernel::layout::Layout;
 use crate::kernel::winograd::OutputTile;
 use crate::plan::element::KernelScope;
+use crate::plan::element::vec4::is_multiple;
+use crate::plan::kernel::{bounds_guard, ceil_div, repeat};
+use crate::plan::product::dot::with_label;
 
 /// Vectors indexed by workgroup, matrix, vec4 of channels and tile. Each is written once and read after a barrier. A
 /// kernel may read them from a texture that aliases the buffer. The driver does not know that both are the same memory,
@@ -102,6 +106,30 @@ impl Scratch {
         Ok(pool.select(guard, vector, zero))
     }
 
+    /// Loads the vectors with a number in all matrices, by row and column of the transformed tile.
+    pub(super) fn load_tile(&self, scope: &mut KernelScope, number: &Index) -> Result<ExprMatrix> {
+        try_matrix(self.output_tile.input_size(), |y, x| {
+            let matrix = self.matrix_index(scope, [y, x]);
+            let vector = self.load(scope, &matrix, number, None)?;
+            scope.pool.set_label(vector, &format!("m{y}{x}"));
+            Ok(vector)
+        })
+    }
+
+    /// Stores the vectors with a number in all matrices, by row and column of the transformed tile.
+    pub(super) fn store_tile(
+        &self,
+        scope: &mut KernelScope,
+        number: &Index,
+        vectors: &ExprMatrix,
+    ) -> Result<Vec<Statement>> {
+        let store = |(y, x, vector)| {
+            let matrix = self.matrix_index(scope, [y, x]);
+            self.store(scope, &matrix, number, vector)
+        };
+        enumerate_matrix(vectors).map(store).collect()
+    }
+
     /// Stores a vector, as 64-bit words where a device writes these faster.
     pub(super) fn store(
         &self,
@@ -122,4 +150,32 @@ impl Scratch {
             value,
         })
     }
+}
+
+/// Returns the statement that makes the writes of a workgroup visible to it. The workgroup is a subgroup, whose lanes run in
+/// lockstep.
+pub(super) fn barrier() -> Statement {
+    Statement::Line(String::from("subgroupBarrier();"))
+}
+
+/// Emits a loop over vectors, one for each of the `lanes` invocations at a time. `make` emits its body from the number of the
+/// vector.
+pub(super) fn for_each_vector(
+    scope: &mut KernelScope,
+    name: &str,
+    lanes: usize,
+    vectors: &Dim,
+    make: impl FnOnce(&mut KernelScope, &Index) -> Result<Vec<Statement>>,
+) -> Result<Vec<Statement>> {
+    let trips = ceil_div(vectors, lanes);
+    repeat(scope, name, &trips, |scope, trip| {
+        let (_, local) = scope.counter("local", &Dim::from(lanes));
+        let number = trip.scale(&Dim::from(lanes)).add(&local);
+        let number = with_label(scope, &number, "number");
+        let statements = make(scope, &number)?;
+        Ok(match is_multiple(vectors, lanes) {
+            true => statements,
+            false => bounds_guard(scope, &number, vectors, statements),
+        })
+    })
 }

@@ -2,8 +2,8 @@
 //! filters, and transform the products into output positions with the epilogue.
 
 use super::partition::WorkPartition;
-use super::scratch::Scratch;
-use super::transform::{ExprMatrix, TileTransform, enumerate_matrix, try_matrix};
+use super::scratch::{self, Scratch};
+use super::transform::{ExprMatrix, TileTransform, try_matrix};
 use crate::dim::Dim;
 use crate::error::{Error, Result};
 use crate::kernel::emit::Statement;
@@ -12,7 +12,7 @@ use crate::kernel::index::{self, Index};
 use crate::kernel::winograd::OutputTile;
 use crate::plan::conv::{ConvSizes, implicit_gemm};
 use crate::plan::element::KernelScope;
-use crate::plan::element::vec4::{VEC4_LEN, is_multiple};
+use crate::plan::element::vec4::VEC4_LEN;
 use crate::plan::group::Group;
 use crate::plan::kernel::epilogue_loop::{LineEpilogue, write_lines};
 use crate::plan::kernel::{
@@ -177,19 +177,11 @@ impl<'s> WinogradWorkgroup<'s> {
         vec4s: &Dim,
         make: impl FnOnce(&mut KernelScope, &Index, (&Index, Index)) -> Result<Vec<Statement>>,
     ) -> Result<Vec<Statement>> {
-        let trips = ceil_div(vec4s, self.lanes);
-        repeat(scope, name, &trips, |scope, trip| {
-            let (_, local) = scope.counter("local", &Dim::from(self.lanes));
-            let vector_index = trip.scale(&Dim::from(self.lanes)).add(&local);
-            let vector_index = with_label(scope, &vector_index, "number");
+        scratch::for_each_vector(scope, name, self.lanes, vec4s, |scope, vector_index| {
             let height = Dim::from(self.tile_shape().height());
             let tile = self.first_tile.add(&vector_index.rem(&height));
             let tile = with_label(scope, &tile, "tile");
-            let statements = make(scope, &vector_index.div(&height), (&vector_index, tile))?;
-            Ok(match is_multiple(vec4s, self.lanes) {
-                true => statements,
-                false => bounds_guard(scope, &vector_index, vec4s, statements),
-            })
+            make(scope, &vector_index.div(&height), (vector_index, tile))
         })
     }
 
@@ -242,15 +234,11 @@ impl<'s> WinogradWorkgroup<'s> {
                     &inputs,
                 );
                 let mut statements = transform.statements;
-                for (y, x, vector) in enumerate_matrix(&transform.results) {
-                    let matrix = self.transformed_input.matrix_index(scope, [y, x]);
-                    statements.push(self.transformed_input.store(
-                        scope,
-                        &matrix,
-                        vector_index,
-                        vector,
-                    )?);
-                }
+                let vectors = &transform.results;
+                let stores = self
+                    .transformed_input
+                    .store_tile(scope, vector_index, vectors)?;
+                statements.extend(stores);
                 Ok(statements)
             },
         )
@@ -352,12 +340,7 @@ impl<'s> WinogradWorkgroup<'s> {
             |scope, channel_vec4, (vector_index, tile)| {
                 let tile = self.tile_at(tile)?;
                 let channel_vec4 = self.channel_block.scale(&vec4s_per_block).add(channel_vec4);
-                let sums = try_matrix(self.output_tile.input_size(), |y, x| {
-                    let matrix = self.products.matrix_index(scope, [y, x]);
-                    let sum = self.products.load(scope, &matrix, vector_index, None)?;
-                    scope.pool.set_label(sum, &format!("m{y}{x}"));
-                    Ok(sum)
-                })?;
+                let sums = self.products.load_tile(scope, vector_index)?;
                 let transform =
                     TileTransform::new(&mut scope.pool, self.output_tile.output_transform(), &sums);
                 let image_and_vec4 = [

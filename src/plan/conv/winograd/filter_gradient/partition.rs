@@ -189,10 +189,12 @@ impl GradientSizes {
             let bytes = partition.scratch_bytes() * self.workgroups(partition);
             partition.iterations(lanes) <= MAX_LOOP_ITERATIONS && bytes as u64 <= max_binding_size
         };
-        let candidates = self.candidates(lanes).into_iter();
-        candidates
-            .filter(fits)
-            .min_by_key(|partition| partition.cycles)
+        let candidates = self.candidates(lanes).into_iter().filter(fits);
+        let costed = candidates.map(|partition| GradientPartition {
+            cycles: self.cycles(lanes, &partition),
+            ..partition
+        });
+        costed.min_by_key(|partition| partition.cycles)
     }
 
     /// All partitions whose memory stays in the caches.
@@ -242,7 +244,7 @@ impl GradientSizes {
         });
         let tiles = self.images / parts * self.tiles_per_image;
         let chunks = tiles.div_ceil(max_tiles);
-        let mut partition = GradientPartition {
+        GradientPartition {
             output_tile: self.output_tile,
             parts,
             blocks: [0, 1].map(|side| self.channels[side].div_ceil(block_sizes[side])),
@@ -251,11 +253,14 @@ impl GradientSizes {
             chunk_tiles: tiles.div_ceil(chunks).next_multiple_of(VEC4_LEN),
             tile_shape,
             cycles: 0,
-        };
-        let workgroups = self.workgroups(&partition).max(MIN_WORKGROUPS);
+        }
+    }
+
+    /// Estimates the cycles of one thread.
+    fn cycles(&self, lanes: usize, partition: &GradientPartition) -> u64 {
+        let workgroups = self.workgroups(partition).max(MIN_WORKGROUPS);
         let run = workgroups * partition.workgroup_cycles(lanes) * lanes / 16;
-        partition.cycles = (run + self.added_numbers(parts) * ADD_PART_CYCLES) as u64;
-        partition
+        (run + self.added_numbers(partition.parts) * ADD_PART_CYCLES) as u64
     }
 
     fn workgroups(&self, partition: &GradientPartition) -> usize {
