@@ -19,7 +19,9 @@ fn main(
     @builtin(subgroup_invocation_id) local: u32,
     // </lane>
 ) {
+    // <index>
     let index = workgroup.y * workgroups.x + workgroup.x;
+    // </index>
     // <body>
     if index >= arrayLength(&y) { return; }
     var sum0_0 = vec4<f32>();

@@ -17,7 +17,9 @@ fn main(
     @builtin(subgroup_invocation_id) local: u32,
     // </lane>
 ) {
+    // <index>
     let index = workgroup.y * workgroups.x + workgroup.x;
+    // </index>
     // <body>
     if index >= arrayLength(&y) / 8u { return; }
     seen[index * 8u + local] = vec4<f32>();

@@ -117,10 +117,14 @@ fn templates_and_library_are_valid_by_themselves() {
     let library = [shaders("lib"), shaders("lib/double")].concat();
     let series = series::all().map(|series| series.wgsl() + "\n");
     let library = library.into_iter().map(|(_, text)| text).chain(series);
-    let faults =
-        "@group(0) @binding(0) var<storage, read_write> faults: array<atomic<u32>>;\n".to_string();
-    let library: String = std::iter::once(faults).chain(library).collect();
-    shader::validate(&library, &capabilities()).unwrap_or_else(|error| panic!("{error}"));
+    let words = ["faults", "started"].into_iter().zip(0..);
+    let words = words.map(|(name, place)| {
+        format!(
+            "@group(0) @binding({place}) var<storage, read_write> {name}: array<atomic<u32>>;\n"
+        )
+    });
+    let library: String = words.chain(library).collect();
+    shader::validate(&library, &rasteriser()).unwrap_or_else(|error| panic!("{error}"));
     for (name, text) in shaders("") {
         translate(&text, &rasteriser())
             .map(drop)

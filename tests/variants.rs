@@ -26,6 +26,7 @@ use samples::larger_or_nan;
 
 mod variants {
     pub mod attention;
+    mod dynamic_schedules;
     pub mod epilogue_loops;
     mod filter_gradients;
     pub mod graphs;

@@ -48,7 +48,7 @@ fn unknown_slots(plan: &Plan) -> Option<Error> {
         && host_access_slots(plan).all(|slot| known(&slot))
         && flows_are_ordered(&plan.flows, 0..plan.steps.len())
         && plan.inputs.iter().flatten().all(known)
-        && plan.runtime_checks.iter().all(|checks| known(&checks.slot))
+        && plan.zeroed_slots().all(|slot| known(&slot))
         && plan.outputs.iter().all(known);
     (!is_valid)
         .then(|| Error::internal("the plan names a kernel, slot or step that it does not have"))
@@ -227,7 +227,9 @@ fn check_step(
 fn access_is_valid(slot: &Slot, access: Access, capabilities: &Capabilities) -> bool {
     let is_panels = matches!(slot.layout, Layout::Panels(_));
     match access {
-        Access::Read | Access::ReadWrite | Access::CheckFlags => !is_panels,
+        Access::Read | Access::ReadWrite | Access::CheckFlags | Access::StartedWorkgroups => {
+            !is_panels
+        }
         Access::TextureArray(texel) => is_panels && slot.texel() == Some(texel),
         Access::AliasedTexture(texel) => {
             capabilities.buffer_aliasing && !is_panels && slot.texel() == Some(texel)

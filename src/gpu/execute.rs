@@ -102,7 +102,7 @@ impl Run {
         let submission = in_error_scope(inner.device.wgpu(), || {
             let mut recorder = CommandRecorder::new(inner, &binding);
             record_uploads(inner, &mut recorder.encoder, &binding, inputs);
-            clear_check_flags(inner, &mut recorder.encoder, &binding)?;
+            clear_zeroed_slots(inner, &mut recorder.encoder, &binding)?;
             record(&mut recorder, &binding)?;
             recorder.submit()
         })?;
@@ -430,15 +430,15 @@ impl Drop for Run {
     }
 }
 
-/// Sets the check flags to zero.
-fn clear_check_flags(
+/// Sets the words to zero that are zero when a run starts.
+fn clear_zeroed_slots(
     program: &ProgramInner,
     encoder: &mut CommandEncoder,
     binding: &RunBinding,
 ) -> Result<()> {
-    if let Some(checks) = &program.plan.runtime_checks {
-        let placement = &binding.sizing.placements[checks.slot.0];
-        let buffer = binding.memory[checks.slot.0].buffer()?;
+    for slot in program.plan.zeroed_slots() {
+        let placement = &binding.sizing.placements[slot.0];
+        let buffer = binding.memory[slot.0].buffer()?;
         let (offset, bytes) = (placement.location.offset, placement.bytes);
         encoder.clear_buffer(buffer, offset, Some(bytes));
         let device = &program.device;

@@ -281,7 +281,7 @@ fn create_layout(device: &wgpu::Device, signature: &Signature) -> BindGroupLayou
 /// Type of the binding of a slot.
 fn binding_type(access: Access) -> BindingType {
     match access {
-        Access::Read | Access::ReadWrite | Access::CheckFlags => {
+        Access::Read | Access::ReadWrite | Access::CheckFlags | Access::StartedWorkgroups => {
             buffer(BufferBindingType::Storage {
                 read_only: access == Access::Read,
             })

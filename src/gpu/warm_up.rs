@@ -227,7 +227,9 @@ impl DummyDevice<'_> {
         let views: Vec<Option<TextureView>> = bindings().zip(&job.textures).map(view).collect();
         let storage = bindings().zip(&views).map(|bound| match bound {
             (_, Some(view)) => BindingResource::TextureView(view),
-            (Access::ReadWrite | Access::CheckFlags, None) => self.read_write.as_entire_binding(),
+            (Access::ReadWrite | Access::CheckFlags | Access::StartedWorkgroups, None) => {
+                self.read_write.as_entire_binding()
+            }
             (_, None) => self.read_only.as_entire_binding(),
         });
         let sizes = (job.kernel.sizes > 0).then(|| self.read_only.as_entire_binding());

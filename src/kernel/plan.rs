@@ -59,6 +59,8 @@ pub enum Access {
     ReadWrite,
     /// `var<storage, read_write>` with atomic words: those of [`Plan::runtime_checks`].
     CheckFlags,
+    /// `var<storage, read_write>` with an atomic word: [`Plan::started_workgroups`].
+    StartedWorkgroups,
     /// `texture_storage_2d_array<…, read>`: weights in textures of this format.
     TextureArray(Texel),
     /// `texture_storage_2d<…, read>`: the vectors of a buffer of single or half precision, as a texture with rows of
@@ -313,6 +315,8 @@ pub struct Plan {
     pub guards: Vec<Guard>,
     /// Checks that may fail; none if nothing can fail.
     pub runtime_checks: Option<RuntimeChecks>,
+    /// Slot of the number of workgroups that the running dispatch has started; none if no kernel counts them.
+    pub started_workgroups: Option<SlotId>,
     /// Reasons why values are materialised, for reports.
     pub materialized: Vec<MaterializedValue>,
     /// Layouts of weights that kernels of several kinds read, for reports.
@@ -320,6 +324,12 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// The slots whose words are zero when a run starts: check flags and the number of started workgroups.
+    pub fn zeroed_slots(&self) -> impl Iterator<Item = SlotId> {
+        let flags = self.runtime_checks.iter().map(|checks| checks.slot);
+        flags.chain(self.started_workgroups)
+    }
+
     /// The root of a chain of parts: the slot that is not part of another.
     pub fn root_slot(&self, slot: SlotId) -> SlotId {
         match self.slots[slot.0].kind {

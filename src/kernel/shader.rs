@@ -17,6 +17,7 @@ use crate::error::{Error, Result};
 const LIBRARY: &[&str] = &[
     include_str!("../../shaders/lib/number.wgsl"),
     include_str!("../../shaders/lib/check.wgsl"),
+    include_str!("../../shaders/lib/schedule.wgsl"),
     include_str!("../../shaders/lib/half.wgsl"),
     include_str!("../../shaders/lib/words.wgsl"),
     include_str!("../../shaders/lib/texel.wgsl"),

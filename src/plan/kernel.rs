@@ -1,6 +1,7 @@
 //! Kernel generation from expressions and statements, and helpers that kernels of all kinds share.
 
 mod binding;
+mod dynamic_schedule;
 pub mod epilogue_loop;
 pub mod lane_pairs;
 mod source;
@@ -38,6 +39,9 @@ pub struct LoweredKernel<'a> {
     pub statements: Vec<Statement>,
     /// True if all invocations of a subgroup have the same `index`; otherwise neighbours have neighbouring ones.
     pub has_uniform_index: bool,
+    /// True if workgroups take their indices in the order in which they start. Otherwise their place in the dispatch
+    /// determines them.
+    pub has_dynamic_schedule: bool,
     /// Workgroups of a dispatch.
     pub workgroups: Workgroups,
     /// Values of the template's further placeholders.
@@ -106,6 +110,7 @@ impl<'a> LoweredKernel<'a> {
             template,
             statements,
             has_uniform_index: false,
+            has_dynamic_schedule: false,
             workgroups: Workgroups::Linear(count.ceil_div(&Dim::from(INVOCATIONS))),
             template_values: Vec::new(),
             choice: None,
@@ -133,6 +138,9 @@ impl<'a> LoweredKernel<'a> {
         let label = self.title.map_or(label, String::from);
         self.bind_textures()?;
         self.merge_bindings();
+        if self.has_dynamic_schedule {
+            self.schedule_dynamically();
+        }
         if !self.fits() {
             return Err(self.too_many_bindings(&label));
         }

@@ -122,21 +122,18 @@ impl PlanBuilder {
     /// The checks so far, with the slot of the flags in which they record failures.
     pub(super) fn runtime_checks(&mut self) -> &mut RuntimeChecks {
         let plan = &mut self.plan;
-        let next = SlotId(plan.slots.len());
-        plan.runtime_checks.get_or_insert_with(|| {
-            plan.slots.push(Slot {
-                name: "faults".to_string(),
-                dtype: DType::I32,
-                storage: StorageType::U32,
-                shape: vec![Dim::ONE],
-                layout: Layout::Linear,
-                kind: SlotKind::Output,
-            });
-            RuntimeChecks {
-                slot: next,
-                checks: Vec::new(),
-            }
+        plan.runtime_checks.get_or_insert_with(|| RuntimeChecks {
+            slot: add_words(&mut plan.slots, "faults"),
+            checks: Vec::new(),
         })
+    }
+
+    /// Slot of the number of workgroups that the running dispatch has started.
+    pub(super) fn started_workgroups(&mut self) -> SlotId {
+        let plan = &mut self.plan;
+        *plan
+            .started_workgroups
+            .get_or_insert_with(|| add_words(&mut plan.slots, "started workgroups"))
     }
 
     /// Adds the checks of a step. Returns the number of the first.
@@ -181,6 +178,19 @@ impl PlanBuilder {
         }
         self.plan
     }
+}
+
+/// Adds a slot for words that kernels change by atomic operations, with memory of its own. It has one word.
+fn add_words(slots: &mut Vec<Slot>, name: &str) -> SlotId {
+    slots.push(Slot {
+        name: name.to_string(),
+        dtype: DType::I32,
+        storage: StorageType::U32,
+        shape: vec![Dim::ONE],
+        layout: Layout::Linear,
+        kind: SlotKind::Output,
+    });
+    SlotId(slots.len() - 1)
 }
 
 /// The loops around each step.

@@ -38,10 +38,13 @@ impl Planner<'_> {
     /// Adds the dispatch of a kernel.
     pub(super) fn add_dispatch(
         &mut self,
-        generated: GeneratedKernel,
+        mut generated: GeneratedKernel,
         group: &Group,
         mut work: Work,
     ) -> Result<()> {
+        let is_counter =
+            |binding: &mut KernelBinding| binding.buffer.access == Access::StartedWorkgroups;
+        let counter = generated.bindings.pop_if(is_counter);
         let kernel = self.builder.kernel(generated.kernel, generated.source);
         let sizes = self.with_check_numbers(&generated.checks, generated.sizes);
         let mut bindings = Vec::new();
@@ -59,18 +62,10 @@ impl Planner<'_> {
             }
         }
         if work.writes.is_empty() {
-            // Copies, and results in a layout other than their value's, are bound last: they are the bindings at the
-            // end that agree in both with the last one.
-            let target = |binding: &KernelBinding| (binding.is_copy, binding.layout.clone());
-            let last_target = generated.bindings.last().map(target);
-            let is_other = |binding: &KernelBinding| Some(target(binding)) != last_target;
-            let last_other = generated.bindings.iter().rposition(is_other);
-            work.writes.extend(
-                bindings
-                    .iter()
-                    .skip(last_other.map_or(0, |other| other + 1)),
-            );
+            let first = first_of_last_target(&generated.bindings);
+            work.writes.extend(bindings.iter().skip(first));
         }
+        bindings.extend(counter.map(|_| self.builder.started_workgroups()));
         let names = group.nodes.iter().filter_map(|node| {
             let result = self.graph.nodes.get(*node)?.results.first()?;
             Some(self.slot_name(*result))
@@ -133,4 +128,15 @@ impl Planner<'_> {
             place: node.place.clone(),
         })
     }
+}
+
+/// Returns the index of the first binding that a kernel writes, if it writes none in its value's own memory and layout.
+/// Copies, and results in another layout, are bound last: they are the bindings at the end that agree in both with the
+/// last one.
+fn first_of_last_target(bindings: &[KernelBinding]) -> usize {
+    let target = |binding: &KernelBinding| (binding.is_copy, binding.layout.clone());
+    let last_target = bindings.last().map(target);
+    let is_other = |binding: &KernelBinding| Some(target(binding)) != last_target;
+    let last_other = bindings.iter().rposition(is_other);
+    last_other.map_or(0, |other| other + 1)
 }

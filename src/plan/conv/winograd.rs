@@ -176,6 +176,7 @@ pub fn lower_panels<'a>(
     })?);
     let mut lowered = LoweredKernel::of_workgroups(scope, TEMPLATE, statements, count);
     lowered.template_values = template_values;
+    lowered.has_dynamic_schedule = true;
     Ok(LoweredKernel {
         title: Some("winograd"),
         work: Some(work),

@@ -159,7 +159,7 @@ pub fn declarations(buffers: &[BindingDecl], sizes: usize, sizes_in: SizesSpace)
         let (name, element) = (&buffer.name, buffer.element.wgsl());
         let declaration = match buffer.access {
             Access::Read => format!("var<storage, read> {name}: array<{element}>"),
-            Access::CheckFlags => {
+            Access::CheckFlags | Access::StartedWorkgroups => {
                 format!("var<storage, read_write> {name}: array<atomic<{element}>>")
             }
             Access::ReadWrite => format!("var<storage, read_write> {name}: array<{element}>"),

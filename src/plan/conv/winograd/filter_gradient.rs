@@ -50,6 +50,7 @@ pub fn lower<'a>(
     let (lanes, bands) = (workgroup.lanes, partition.tile_shape.bands);
     let mut lowered = LoweredKernel::of_workgroups(scope, TEMPLATE, statements, workgroup.count);
     lowered.template_values = tile::holes(lanes, bands);
+    lowered.has_dynamic_schedule = true;
     Ok(LoweredKernel {
         title: Some("winograd_filter_gradient"),
         work: Some(work),

@@ -204,7 +204,12 @@ impl TileShape {
     ) -> u64 {
         let columns = columns.div_ceil(self.width(lanes));
         let tiles = (matrices * columns * rows.div_ceil(self.height())).max(MIN_TILES);
-        (tiles * k_vec4s * self.k_cycles(lanes, layout) * lanes / 16) as u64
+        self.k_loop_cycles(lanes, layout, tiles * k_vec4s)
+    }
+
+    /// Returns the cycles of loops over K, given their length in units of four.
+    pub(super) fn k_loop_cycles(self, lanes: usize, layout: LeftLayout, k_vec4s: usize) -> u64 {
+        (k_vec4s * self.k_cycles(lanes, layout) * lanes / 16) as u64
     }
 
     /// Returns the cycles that the driver takes to compile the source.
