@@ -148,9 +148,8 @@ fn weighted_nll<'g>(a: &Args<'g>, scores: Value<'g>) -> Result<NllLoss<'g>> {
         _ => weight.sum(&[], false),
     };
     let loss = match a.int("reduction") {
-        0 => losses,
         1 => losses.sum(&[], false) / total_weight,
-        _ => losses.sum(&[], false),
+        _ => reduce(a, losses)?,
     };
     Ok(NllLoss { loss, total_weight })
 }
@@ -223,9 +222,8 @@ fn smoothing_loss<'g>(a: &Args<'g>, log_probs: Value<'g>) -> Result<Value<'g>> {
         .where_(0.0, -weighted.sum(&[axis], true))
         .squeeze(&[axis]);
     Ok(match a.int("reduction") {
-        0 => losses,
         1 => losses.sum(&[], false) / weighted_nll(a, log_probs)?.total_weight,
-        _ => losses.sum(&[], false),
+        _ => reduce(a, losses)?,
     })
 }
 

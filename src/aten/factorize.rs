@@ -221,12 +221,7 @@ impl<'g> Lu<'g> {
         if self.factors.steps() == 0 {
             return builder.full(DType::I32, self.factors.batch(), 0);
         }
-        let is_zero = diagonal.eq(0.0);
-        let first_zero = is_zero.to(DType::I64).argmax(-1, false) + 1;
-        is_zero
-            .any(&[-1], false)
-            .where_(first_zero, 0)
-            .to(DType::I32)
+        number_of_first(diagonal.eq(0.0).where_(1, 0))
     }
 
     /// `L`, with ones on the diagonal: `[.., rows, steps]`.
@@ -427,6 +422,23 @@ pub(super) fn cholesky<'g>(matrix: Matrix<'g>) -> Value<'g> {
         return matrix.value;
     }
     matrix.value.builder().concat(&columns, -1)
+}
+
+/// LAPACK's `info` of a Cholesky factor: the number of the first diagonal element that is not positive, counted from 1, or
+/// 0 if all are. The leading part of the matrix of this size is not positive-definite.
+pub(super) fn cholesky_info<'g>(factor: Matrix<'g>) -> Value<'g> {
+    if factor.rows == 0 {
+        return factor.value.builder().full(DType::I32, factor.batch(), 0);
+    }
+    // A device may turn the negation of a comparison into the opposite one, which not-a-number does not meet.
+    number_of_first(factor.diagonal().gt(0.0).where_(0, 1))
+}
+
+/// The number of the first 1 among ones and zeros along the last axis, counted from 1; 0 if there is none.
+fn number_of_first<'g>(marks: Value<'g>) -> Value<'g> {
+    let first = marks.argmax(-1, false) + 1;
+    let has_any = marks.any(&[-1], false);
+    has_any.where_(first, 0).to(DType::I32)
 }
 
 /// Householder reflections `I - tau·v·vᵀ` in LAPACK's layout (`geqrf`). Returns a matrix with `R` on and above the

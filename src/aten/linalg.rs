@@ -1,13 +1,12 @@
 //! Linear algebra on small matrices: determinants, inverses, systems of equations, factorizations.
 
 use crate::dim::Dim;
-use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ir::Value;
 
 use super::factorize::{
-    Lu, Matrix, TriangleKind, apply_reflections, cholesky, householder_reflections, is_vector_side,
-    solve_triangular,
+    Lu, Matrix, TriangleKind, apply_reflections, cholesky, cholesky_info, householder_reflections,
+    is_vector_side, solve_triangular,
 };
 use super::matrix_gradients;
 use super::{Args, Composite, StrideRule};
@@ -135,9 +134,8 @@ pub(super) const ROWS: &[Composite] = &[
             "aten::linalg_cholesky_ex(Tensor self, *, bool upper=False, bool check_errors=False) -> (Tensor L, Tensor info)",
         ],
         |a| {
-            let matrix = Matrix::square(a.tensor("self"))?;
-            let info = a.builder().full(DType::I32, matrix.batch(), 0);
-            Ok(vec![cholesky_factor(a)?, info])
+            let factor = cholesky_factor(a)?;
+            Ok(vec![factor, cholesky_info(Matrix::square(factor)?)])
         },
         &["f32[3, 3]"],
     )
