@@ -55,8 +55,15 @@ fn run(
     trainer: &mut Trainer,
     recorded: &BTreeMap<String, Tensor>,
     loss: &TrainingLoss,
+    schedule: Option<&OneCycleLR>,
 ) -> Vec<f64> {
     let step = |step: usize| {
+        if let Some(schedule) = schedule {
+            trainer.set_learning_rate(schedule.learning_rate(0.0, step as u64));
+            trainer
+                .set_momentum(schedule.momentum(step as u64).unwrap())
+                .unwrap();
+        }
         let x = recorded[&format!("batch{step}/x")].clone();
         let classes = &recorded[&format!("batch{step}/target")];
         trainer.step(&[x, target(classes, loss)]).unwrap()
@@ -76,10 +83,14 @@ fn assert_close(name: &str, found: &[f64], expected: &[f64]) {
 }
 
 fn check(name: &str, options: &TrainOptions) {
+    check_with(name, options, None);
+}
+
+fn check_with(name: &str, options: &TrainOptions, schedule: Option<&OneCycleLR>) {
     let recorded = recorded();
     for device in devices() {
         let mut trainer = Trainer::new(&network(), &device, options.clone()).unwrap();
-        let losses = run(&mut trainer, &recorded, &options.loss);
+        let losses = run(&mut trainer, &recorded, &options.loss, schedule);
         assert_close(name, &losses, &recorded[&format!("{name}/losses")].to_f64());
         let parameters = trainer.state_dict().unwrap();
         assert_eq!(parameters.len(), 6, "{:?}", parameters.keys());
@@ -295,7 +306,40 @@ fn learning_rates_are_those_of_pytorch() {
     }
 }
 
-/// After the first step only the batch, three numbers and the loss cross between host and device.
+#[test]
+fn momenta_are_those_of_pytorch() {
+    let text = std::fs::read_to_string("tests/fixtures/training/momenta.json").unwrap();
+    let recorded: Vec<f64> = serde_json::from_str(&text).unwrap();
+    let cycle = OneCycleLR::new(0.5, 20);
+    let later = SequentialLR {
+        schedulers: vec![Box::new(ConstantLR::default()), Box::new(cycle.clone())],
+        milestones: vec![5],
+    };
+    assert_eq!(later.momentum(4), None);
+    for (epoch, expected) in (0..).zip(&recorded) {
+        for found in [cycle.momentum(epoch), later.momentum(epoch + 5)] {
+            assert!(
+                (found.unwrap() - expected).abs() < 1e-12,
+                "epoch {epoch}: {found:?}"
+            );
+        }
+    }
+    let cycle = OneCycleLR::new(0.2, STEPS as u64 + 1);
+    let sgd = Sgd {
+        lr: 0.1,
+        momentum: 0.9,
+        nesterov: true,
+        ..Sgd::default()
+    };
+    check_with("sgd_cycled", &cross_entropy(sgd), Some(&cycle));
+    check_with(
+        "adamw_cycled",
+        &cross_entropy(AdamW::default()),
+        Some(&cycle),
+    );
+}
+
+/// After the first step only the batch, four numbers and the loss cross between host and device.
 #[test]
 fn parameters_stay_on_the_device() {
     let recorded = recorded();
@@ -315,7 +359,7 @@ fn parameters_stay_on_the_device() {
         let bytes = transferred(trainer.session()) - before;
         let of_batch: usize = batch.iter().map(|tensor| tensor.bytes().len()).sum();
         assert!(
-            bytes as usize <= of_batch + 4 * 4 + 8,
+            bytes as usize <= of_batch + 5 * 4 + 8,
             "{bytes} bytes for a batch of {of_batch}"
         );
     }
@@ -333,7 +377,7 @@ fn chosen_parameters_are_trained_and_saved() {
     let device = Device::Host;
     let mut trainer = Trainer::new(&network(), &device, options.clone()).unwrap();
     assert_eq!(trainer.parameter_names(), ["fc.bias", "fc.weight"]);
-    let before = run(&mut trainer, &recorded, &options.loss);
+    let before = run(&mut trainer, &recorded, &options.loss, None);
     let folder = std::env::temp_dir().join(format!("onionskin-train-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let path = folder.join("trained.json");
@@ -348,7 +392,7 @@ fn chosen_parameters_are_trained_and_saved() {
         again.state_dict().unwrap().keys().collect::<Vec<_>>(),
         ["fc.bias", "fc.weight"]
     );
-    let after = run(&mut again, &recorded, &options.loss);
+    let after = run(&mut again, &recorded, &options.loss, None);
     std::fs::remove_dir_all(&folder).unwrap();
     assert!(
         after.iter().sum::<f64>() < before.iter().sum::<f64>(),
@@ -500,4 +544,8 @@ fn wrong_options_are_errors() {
         TrainOptions::new(unreduced, Sgd::default()),
         "a loss is one number",
     );
+    let options = cross_entropy(Sgd::default());
+    let mut trainer = Trainer::new(&network(), &Device::Host, options).unwrap();
+    let error = trainer.set_momentum(0.9).unwrap_err().to_string();
+    assert!(error.contains("the optimizer has no momentum"), "{error}");
 }

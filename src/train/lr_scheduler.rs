@@ -1,4 +1,4 @@
-//! Schedules of learning rates, by the names and defaults of `torch.optim.lr_scheduler`: the closed form of each.
+//! Schedules of learning rates and of momentum, by the names and defaults of `torch.optim.lr_scheduler`: the closed form of each.
 
 use std::f64::consts::PI;
 use std::fmt;
@@ -8,6 +8,12 @@ use std::sync::Arc;
 pub trait LrScheduler {
     /// The learning rate after a number of calls of PyTorch's `step()`, from the initial learning rate.
     fn learning_rate(&self, base: f64, epoch: u64) -> f64;
+
+    /// The momentum after a number of calls of PyTorch's `step()`, for [`Trainer::set_momentum`](super::Trainer::set_momentum);
+    /// `None` if the schedule leaves it as it is.
+    fn momentum(&self, _epoch: u64) -> Option<f64> {
+        None
+    }
 }
 
 /// A part of the learning rate during the first epochs: `torch.optim.lr_scheduler.ConstantLR`.
@@ -84,8 +90,9 @@ pub struct CosineAnnealingWarmRestarts {
     pub eta_min: f64,
 }
 
-/// A rise to a maximum and a fall to almost nothing: `torch.optim.lr_scheduler.OneCycleLR` with `cycle_momentum=False`. The
-/// initial learning rate of the optimizer has no influence.
+/// A rise to a maximum and a fall to almost nothing, while the momentum falls and rises:
+/// `torch.optim.lr_scheduler.OneCycleLR`. The initial settings of the optimizer have no influence. A program that does not
+/// pass the momentum on does what PyTorch does with `cycle_momentum=False`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OneCycleLR {
     /// Largest learning rate.
@@ -98,6 +105,10 @@ pub struct OneCycleLR {
     pub div_factor: f64,
     /// Ratio of the first and the last learning rate; PyTorch's default is 10,000.
     pub final_div_factor: f64,
+    /// Smallest momentum, at the largest learning rate; PyTorch's default is 0.85.
+    pub base_momentum: f64,
+    /// First and last momentum; PyTorch's default is 0.95.
+    pub max_momentum: f64,
 }
 
 /// A function of the epoch that is a factor of the learning rate: `torch.optim.lr_scheduler.LambdaLR`.
@@ -163,6 +174,19 @@ impl OneCycleLR {
             pct_start: 0.3,
             div_factor: 25.0,
             final_div_factor: 1e4,
+            base_momentum: 0.85,
+            max_momentum: 0.95,
+        }
+    }
+
+    /// A number that goes from the first to the second of `numbers` while the learning rate rises, then to the third.
+    fn number(&self, [first, at_top, last]: [f64; 3], epoch: u64) -> f64 {
+        let end = self.total_steps as f64 - 1.0;
+        let top = self.pct_start * self.total_steps as f64 - 1.0;
+        let epoch = (epoch as f64).min(end);
+        match epoch <= top {
+            true => cosine(first, at_top, epoch / top),
+            false => cosine(at_top, last, (epoch - top) / (end - top)),
         }
     }
 }
@@ -236,13 +260,12 @@ impl LrScheduler for OneCycleLR {
     fn learning_rate(&self, _: f64, epoch: u64) -> f64 {
         let initial = self.max_lr / self.div_factor;
         let last = initial / self.final_div_factor;
-        let end = self.total_steps as f64 - 1.0;
-        let top = self.pct_start * self.total_steps as f64 - 1.0;
-        let epoch = (epoch as f64).min(end);
-        match epoch <= top {
-            true => cosine(initial, self.max_lr, epoch / top),
-            false => cosine(self.max_lr, last, (epoch - top) / (end - top)),
-        }
+        self.number([initial, self.max_lr, last], epoch)
+    }
+
+    fn momentum(&self, epoch: u64) -> Option<f64> {
+        let numbers = [self.max_momentum, self.base_momentum, self.max_momentum];
+        Some(self.number(numbers, epoch))
     }
 }
 
@@ -252,8 +275,9 @@ impl LrScheduler for LambdaLR {
     }
 }
 
-impl LrScheduler for SequentialLR {
-    fn learning_rate(&self, base: f64, epoch: u64) -> f64 {
+impl SequentialLR {
+    /// The schedule of an epoch, and the epoch since its begin.
+    fn current(&self, epoch: u64) -> Option<(&dyn LrScheduler, u64)> {
         let passed = self
             .milestones
             .iter()
@@ -262,9 +286,21 @@ impl LrScheduler for SequentialLR {
         let start = index
             .checked_sub(1)
             .and_then(|before| self.milestones.get(before));
-        let own = epoch - start.copied().unwrap_or(0);
-        let scheduler = self.schedulers.get(index);
-        scheduler.map_or(base, |scheduler| scheduler.learning_rate(base, own))
+        let own_epoch = epoch - start.copied().unwrap_or(0);
+        let scheduler = self.schedulers.get(index)?;
+        Some((scheduler.as_ref(), own_epoch))
+    }
+}
+
+impl LrScheduler for SequentialLR {
+    fn learning_rate(&self, base: f64, epoch: u64) -> f64 {
+        self.current(epoch)
+            .map_or(base, |(scheduler, own)| scheduler.learning_rate(base, own))
+    }
+
+    fn momentum(&self, epoch: u64) -> Option<f64> {
+        let (scheduler, own_epoch) = self.current(epoch)?;
+        scheduler.momentum(own_epoch)
     }
 }
 

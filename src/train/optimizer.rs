@@ -71,7 +71,7 @@ macro_rules! adam {
         impl $name {
             fn rule(&self) -> AdamRule {
                 AdamRule {
-                    betas: self.betas,
+                    square_decay: self.betas.1,
                     eps: self.eps,
                     weight_decay: self.weight_decay,
                     is_decoupled: $decay,
@@ -99,9 +99,18 @@ impl From<Sgd> for Optimizer {
     }
 }
 
+/// Settings that a schedule may change from step to step.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct StepSettings {
+    pub(super) learning_rate: f64,
+    /// Momentum of SGD, decay rate of the mean gradient of Adam; ignored by an optimizer without either.
+    pub(super) momentum: f64,
+}
+
 /// Settings of both kinds of Adam.
 struct AdamRule {
-    betas: (f64, f64),
+    /// Decay rate of the mean square.
+    square_decay: f64,
     eps: f64,
     weight_decay: f64,
     /// True if the weight decay does not pass through the means.
@@ -123,12 +132,16 @@ pub(super) struct ParameterUpdate<'a, 'g> {
 pub(super) type Updated<'g> = (Value<'g>, Vec<Value<'g>>);
 
 impl Optimizer {
-    /// The learning rate.
-    pub(super) fn learning_rate(&self) -> f64 {
-        match self {
-            Optimizer::Sgd(sgd) => sgd.lr,
-            Optimizer::Adam(adam) => adam.lr,
-            Optimizer::AdamW(adam) => adam.lr,
+    /// The settings of the first step.
+    pub(super) fn settings(&self) -> StepSettings {
+        let (learning_rate, momentum) = match self {
+            Optimizer::Sgd(sgd) => (sgd.lr, sgd.momentum),
+            Optimizer::Adam(adam) => (adam.lr, adam.betas.0),
+            Optimizer::AdamW(adam) => (adam.lr, adam.betas.0),
+        };
+        StepSettings {
+            learning_rate,
+            momentum,
         }
     }
 
@@ -147,17 +160,23 @@ impl Optimizer {
     }
 
     /// The numbers that a step takes from the host. Steps count from 1.
-    pub(super) fn numbers(&self, learning_rate: f64, step: u64) -> Vec<(&'static str, f64)> {
+    pub(super) fn numbers(&self, settings: StepSettings, step: u64) -> Vec<(&'static str, f64)> {
+        let (learning_rate, momentum) = (settings.learning_rate, settings.momentum);
         let exponent = step as f64;
         match self {
             Optimizer::Sgd(sgd) => {
                 // The first update is the gradient itself.
                 let weight = if step == 1 { 1.0 } else { 1.0 - sgd.dampening };
-                vec![("lr", learning_rate), ("gradient_weight", weight)]
+                vec![
+                    ("lr", learning_rate),
+                    ("gradient_weight", weight),
+                    ("momentum", momentum),
+                ]
             }
             Optimizer::Adam(Adam { betas, .. }) | Optimizer::AdamW(AdamW { betas, .. }) => vec![
                 ("lr", learning_rate),
-                ("step_size", learning_rate / (1.0 - betas.0.powf(exponent))),
+                ("mean_weight", 1.0 - momentum),
+                ("step_size", learning_rate / (1.0 - momentum.powf(exponent))),
                 ("correction", (1.0 - betas.1.powf(exponent)).sqrt()),
             ],
         }
@@ -190,9 +209,10 @@ impl Sgd {
         }
         let mut buffers = Vec::new();
         if let [buffer] = update.buffers.as_slice() {
-            let buffer = *buffer * self.momentum + gradient * update.number("gradient_weight")?;
+            let momentum = update.number("momentum")?;
+            let buffer = *buffer * momentum + gradient * update.number("gradient_weight")?;
             gradient = match self.nesterov {
-                true => gradient + buffer * self.momentum,
+                true => gradient + buffer * momentum,
                 false => buffer,
             };
             buffers.push(buffer);
@@ -217,8 +237,8 @@ impl AdamRule {
         let [mean, square, largest @ ..] = update.buffers.as_slice() else {
             return Err(Error::internal("Adam keeps two means"));
         };
-        let mean = *mean + (gradient - *mean) * (1.0 - self.betas.0);
-        let square = *square * self.betas.1 + gradient * gradient * (1.0 - self.betas.1);
+        let mean = *mean + (gradient - *mean) * update.number("mean_weight")?;
+        let square = *square * self.square_decay + gradient * gradient * (1.0 - self.square_decay);
         let mut buffers = vec![mean, square];
         let mut denominator = square;
         if let ([largest], true) = (largest, self.amsgrad) {

@@ -13,7 +13,7 @@ use crate::ir::{Graph, GraphModule, ModuleState, NamedTree, TreeSpec, Value};
 use crate::pass;
 use crate::shape::{Shape, TensorType};
 use crate::tensor::Tensor;
-use crate::train::optimizer::ParameterUpdate;
+use crate::train::optimizer::{ParameterUpdate, StepSettings};
 use crate::train::parameters::{output_index, selected_parameters};
 
 /// A graph of a training step.
@@ -110,7 +110,7 @@ impl StepBuilder<'_> {
         for name in self.parameters {
             states.push(tensor_state(name, name));
         }
-        for (name, number) in self.options.optimizer.numbers(0.0, 1) {
+        for (name, number) in self.options.optimizer.numbers(StepSettings::default(), 1) {
             let name = number_state(name);
             weights.insert(name.clone(), Tensor::full(DType::F32, [], number)?);
             states.push(tensor_state(&name, &name));
@@ -182,7 +182,7 @@ impl StepBuilder<'_> {
             dtype: DType::F32,
             shape: Shape::new(),
         };
-        let numbers = optimizer.numbers(0.0, 1).into_iter();
+        let numbers = optimizer.numbers(StepSettings::default(), 1).into_iter();
         let numbers = numbers.map(|(name, _)| (name, builder.input(name, scalar.clone())));
         // Inputs are in the order in which the optimizer lists the numbers.
         let numbers: Vec<(&'static str, Value)> = numbers.collect();
@@ -238,7 +238,11 @@ impl StepBuilder<'_> {
             tree: (state.tree).map_tensors(&|index| TreeSpec::Tensor(index - first + moved)),
         });
         graph.writes = writes.chain(of_model).collect();
-        let numbers = self.options.optimizer.numbers(0.0, 1).into_iter();
+        let numbers = self
+            .options
+            .optimizer
+            .numbers(StepSettings::default(), 1)
+            .into_iter();
         let numbers = numbers.map(|(name, _)| number_state(name));
         let added = numbers.chain(buffers).zip(self.gradient.inputs.len()..);
         graph.reads = self.gradient.reads.clone();

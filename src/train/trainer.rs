@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
+use super::optimizer::StepSettings;
 use super::step_graph::{StepGraph, number_state};
 use super::{Optimizer, TrainOptions};
 use crate::dtype::DType;
@@ -22,7 +23,7 @@ pub struct Trainer {
     module: GraphModule,
     parameters: Vec<String>,
     optimizer: Optimizer,
-    learning_rate: f64,
+    settings: StepSettings,
     /// Steps so far.
     steps: u64,
     gradient_norm: Option<f64>,
@@ -33,7 +34,7 @@ impl fmt::Debug for Trainer {
         f.debug_struct("Trainer")
             .field("parameters", &self.parameters)
             .field("optimizer", &self.optimizer)
-            .field("learning_rate", &self.learning_rate)
+            .field("settings", &self.settings)
             .field("steps", &self.steps)
             .finish_non_exhaustive()
     }
@@ -61,7 +62,7 @@ impl Trainer {
             step,
             module,
             parameters,
-            learning_rate: options.optimizer.learning_rate(),
+            settings: options.optimizer.settings(),
             optimizer: options.optimizer,
             steps: 0,
             gradient_norm: None,
@@ -74,7 +75,7 @@ impl Trainer {
     /// # Errors
     /// As [`Session::run`]. After an error the parameters are those before the step.
     pub fn step(&mut self, inputs: &[Tensor]) -> Result<f64> {
-        for (name, number) in self.optimizer.numbers(self.learning_rate, self.steps + 1) {
+        for (name, number) in self.optimizer.numbers(self.settings, self.steps + 1) {
             let number = Tensor::full(DType::F32, [], number)?;
             self.session.set_state(&number_state(name), number)?;
         }
@@ -98,12 +99,34 @@ impl Trainer {
 
     /// The learning rate of the next step.
     pub fn learning_rate(&self) -> f64 {
-        self.learning_rate
+        self.settings.learning_rate
     }
 
     /// Sets the learning rate of the next step and those after it.
     pub fn set_learning_rate(&mut self, learning_rate: f64) {
-        self.learning_rate = learning_rate;
+        self.settings.learning_rate = learning_rate;
+    }
+
+    /// The momentum of the next step: of [`Adam`](super::Adam) and [`AdamW`](super::AdamW) the decay rate of the mean
+    /// gradient.
+    pub fn momentum(&self) -> f64 {
+        self.settings.momentum
+    }
+
+    /// Sets the momentum of the next step and those after it, as a schedule asks for
+    /// ([`LrScheduler::momentum`](super::LrScheduler::momentum)).
+    ///
+    /// # Errors
+    /// The optimizer is [`Sgd`](super::Sgd) and began without momentum.
+    pub fn set_momentum(&mut self, momentum: f64) -> Result<()> {
+        if self.optimizer.buffers().is_empty() {
+            let error = Error::input("the optimizer has no momentum");
+            return Err(
+                error.help("begin with a momentum other than 0: `Sgd { momentum: 0.9, .. }`")
+            );
+        }
+        self.settings.momentum = momentum;
+        Ok(())
     }
 
     /// Names of the parameters in training, in order.
