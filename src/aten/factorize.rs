@@ -221,7 +221,7 @@ impl<'g> Lu<'g> {
         if self.factors.steps() == 0 {
             return builder.full(DType::I32, self.factors.batch(), 0);
         }
-        number_of_first(diagonal.eq(0.0).where_(1, 0))
+        number_of_first(diagonal.eq(0.0))
     }
 
     /// `L`, with ones on the diagonal: `[.., rows, steps]`.
@@ -434,9 +434,9 @@ pub(super) fn cholesky_info<'g>(factor: Matrix<'g>) -> Value<'g> {
     number_of_first(factor.diagonal().gt(0.0).where_(0, 1))
 }
 
-/// The number of the first 1 among ones and zeros along the last axis, counted from 1; 0 if there is none.
+/// The number of the first 1 (or true) among ones and zeros along the last axis, counted from 1; 0 if there is none.
 fn number_of_first<'g>(marks: Value<'g>) -> Value<'g> {
-    let first = marks.argmax(-1, false) + 1;
+    let first = marks.to(DType::I64).argmax(-1, false) + 1;
     let has_any = marks.any(&[-1], false);
     has_any.where_(first, 0).to(DType::I32)
 }
