@@ -48,7 +48,7 @@ fn unknown_slots(plan: &Plan) -> Option<Error> {
         && host_access_slots(plan).all(|slot| known(&slot))
         && flows_are_ordered(&plan.flows, 0..plan.steps.len())
         && plan.inputs.iter().flatten().all(known)
-        && plan.zeroed_slots().all(|slot| known(&slot))
+        && plan.word_slots().all(|slot| known(&slot))
         && plan.outputs.iter().all(known);
     (!is_valid)
         .then(|| Error::internal("the plan names a kernel, slot or step that it does not have"))
@@ -134,7 +134,10 @@ fn check_slot(
 /// single precision; inputs may be padded; weights may be in panels, in vec4 and in chunks.
 fn layout_is_valid(slot: &Slot) -> bool {
     let is_weight = matches!(slot.kind, SlotKind::Weight(_));
-    let is_external = matches!(slot.kind, SlotKind::Input(_) | SlotKind::Output);
+    let is_external = matches!(
+        slot.kind,
+        SlotKind::Input(_) | SlotKind::Output | SlotKind::Words
+    );
     let is_temporary = matches!(slot.kind, SlotKind::Temporary { .. });
     let is_single = slot.storage == StorageType::F32;
     let is_texel = slot.storage.texel().is_some();

@@ -102,7 +102,7 @@ impl Run {
         let submission = in_error_scope(inner.device.wgpu(), || {
             let mut recorder = CommandRecorder::new(inner, &binding);
             record_uploads(inner, &mut recorder.encoder, &binding, inputs);
-            clear_zeroed_slots(inner, &mut recorder.encoder, &binding)?;
+            clear_words(inner, &mut recorder.encoder, &binding)?;
             record(&mut recorder, &binding)?;
             recorder.submit()
         })?;
@@ -430,13 +430,13 @@ impl Drop for Run {
     }
 }
 
-/// Sets the words to zero that are zero when a run starts.
-fn clear_zeroed_slots(
+/// Sets check flags and counters to zero.
+fn clear_words(
     program: &ProgramInner,
     encoder: &mut CommandEncoder,
     binding: &RunBinding,
 ) -> Result<()> {
-    for slot in program.plan.zeroed_slots() {
+    for slot in program.plan.word_slots() {
         let placement = &binding.sizing.placements[slot.0];
         let buffer = binding.memory[slot.0].buffer()?;
         let (offset, bytes) = (placement.location.offset, placement.bytes);

@@ -322,7 +322,7 @@ fn slot_region(kind: &SlotKind) -> SlotRegion {
         SlotKind::Weight(_) => SlotRegion::Weights,
         SlotKind::Temporary { .. } => SlotRegion::Temporaries,
         SlotKind::Subview { .. } => SlotRegion::InParent,
-        SlotKind::Output => SlotRegion::Outputs,
+        SlotKind::Output | SlotKind::Words => SlotRegion::Outputs,
     }
 }
 

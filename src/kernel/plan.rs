@@ -324,8 +324,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The slots whose words are zero when a run starts: check flags and the number of started workgroups.
-    pub fn zeroed_slots(&self) -> impl Iterator<Item = SlotId> {
+    /// The slots that are zero when a run starts: check flags and the number of started workgroups.
+    pub fn word_slots(&self) -> impl Iterator<Item = SlotId> {
         let flags = self.runtime_checks.iter().map(|checks| checks.slot);
         flags.chain(self.started_workgroups)
     }

@@ -60,4 +60,6 @@ pub enum SlotKind {
     },
     /// A value that the host reads. A value may be several outputs.
     Output,
+    /// Words that are zero when a run starts and change by atomic operations, with memory of their own.
+    Words,
 }

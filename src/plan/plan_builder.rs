@@ -188,7 +188,7 @@ fn add_words(slots: &mut Vec<Slot>, name: &str) -> SlotId {
         storage: StorageType::U32,
         shape: vec![Dim::ONE],
         layout: Layout::Linear,
-        kind: SlotKind::Output,
+        kind: SlotKind::Words,
     });
     SlotId(slots.len() - 1)
 }

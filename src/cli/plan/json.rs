@@ -144,6 +144,7 @@ impl PlanDocument<'_> {
             SlotKind::Temporary { .. } => "temporary",
             SlotKind::Subview { .. } => "part",
             SlotKind::Output => "output",
+            SlotKind::Words => "words",
         };
         let parent = match of(slot) {
             SlotKind::Subview { parent, .. } => Some(parent.0),

@@ -32,7 +32,7 @@ pub(super) fn totals(found: &Footprint) -> [String; 2] {
 impl SizedPlan<'_> {
     pub(super) fn memory(&self, text: &mut String) {
         type SlotFilter = fn(&SlotKind) -> bool;
-        let kinds: [(&str, SlotFilter); 4] = [
+        let kinds: [(&str, SlotFilter); 5] = [
             ("inputs, a buffer each", |kind| {
                 matches!(kind, SlotKind::Input(_))
             }),
@@ -45,6 +45,9 @@ impl SizedPlan<'_> {
             ),
             ("outputs, a buffer each", |kind| {
                 matches!(kind, SlotKind::Output)
+            }),
+            ("flags of checks and counters, a buffer each", |kind| {
+                matches!(kind, SlotKind::Words)
             }),
         ];
         for (title, belongs) in kinds {
