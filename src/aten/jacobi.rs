@@ -8,7 +8,7 @@ use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::ir::Value;
 
-use super::factorize::Matrix;
+use super::matrix::Matrix;
 
 /// Number of sweeps. It is fixed, since the graph is unrolled; convergence is quadratic.
 const SWEEPS: i64 = 9;

@@ -5,9 +5,10 @@ use crate::error::{Error, Result};
 use crate::ir::Value;
 
 use super::factorize::{
-    Lu, Matrix, TriangleKind, apply_reflections, cholesky, cholesky_info, householder_reflections,
+    Lu, TriangleKind, apply_reflections, cholesky, cholesky_info, householder_reflections,
     is_vector_side, solve_triangular,
 };
+use super::matrix::Matrix;
 use super::matrix_gradients;
 use super::{Args, Composite, StrideRule};
 

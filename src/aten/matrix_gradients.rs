@@ -2,7 +2,8 @@
 //! (`torch/csrc/autograd`). Gradients of functions of symmetric matrices are symmetric, although one triangle is read.
 
 use super::CallGradient;
-use super::factorize::{Matrix, TriangleKind, is_vector_side, solve_triangular};
+use super::factorize::{TriangleKind, is_vector_side, solve_triangular};
+use super::matrix::Matrix;
 use crate::error::Result;
 use crate::ir::Value;
 

@@ -76,6 +76,7 @@ mod linear;
 mod log_cosh;
 mod logic;
 mod loss;
+mod matrix;
 mod matrix_gradients;
 mod norm;
 mod normalization;

@@ -1,7 +1,8 @@
 //! Norms of vectors and matrices.
 
-use super::factorize::{Lu, Matrix};
+use super::factorize::Lu;
 use super::linalg::inverse;
+use super::matrix::Matrix;
 use super::reduce::{dims, require_float};
 use super::spectral::spectral_norm;
 use super::{Args, CallGradient, Composite, operator};

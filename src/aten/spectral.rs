@@ -5,8 +5,9 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir::{ArithmeticOperand, Value};
 
-use super::factorize::{Matrix, apply_reflections, householder_reflections, is_vector_side};
+use super::factorize::{apply_reflections, householder_reflections, is_vector_side};
 use super::jacobi::{Svd, symmetric_eigen};
+use super::matrix::Matrix;
 use super::matrix_gradients;
 use super::{Args, Composite};
 
