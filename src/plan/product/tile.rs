@@ -44,7 +44,7 @@ const TEMPLATE: &str = include_str!("../../../shaders/tile.wgsl");
 /// time, and would load it as a constant from memory for each column of a wide iteration, see
 /// [`SubgroupTile::load_rows_wide`].
 const LANE_PARAMETER: &str = "    @builtin(local_invocation_index) local: u32,\n";
-/// Fewest cycles of a tile for which a dynamic schedule pays off: it takes some hundred for each.
+/// Fewest cycles of a tile for which a dynamic schedule pays off: it takes up to 1,600 for each tile.
 const MIN_DYNAMIC_CYCLES: u64 = 16_000;
 /// Fewest columns for which a whole subgroup pays off.
 const MIN_COLUMNS: usize = 16;
@@ -182,12 +182,13 @@ pub fn lower_tiles<'a>(
         column: column.scale(&Dim::from(sizes[0])),
         panel: column,
     };
-    let has_dynamic_schedule = product.tile_cycles(scope.graph, lanes) >= MIN_DYNAMIC_CYCLES;
+    let k_vec4s = product.k_vec4s(scope.graph);
+    let tile_cycles = shape.k_loop_cycles(lanes, LeftLayout::Contiguous, k_vec4s);
     let mut statements = vec![grid.surplus];
     statements.extend(tile_statements(&mut scope, product, place)?);
     let mut lowered = LoweredKernel::of_workgroups(scope, TEMPLATE, statements, grid.count);
     lowered.template_values = holes(lanes, shape.bands);
-    lowered.has_dynamic_schedule = has_dynamic_schedule;
+    lowered.has_dynamic_schedule = tile_cycles >= MIN_DYNAMIC_CYCLES;
     Ok(lowered)
 }
 
@@ -409,12 +410,10 @@ impl SubgroupTile {
 }
 
 impl TiledProduct<'_> {
-    /// Returns the estimated cycles of the loop over K of a tile.
-    fn tile_cycles(&self, graph: &Graph, lanes: usize) -> u64 {
+    /// Returns K in units of four, over all taps, in the example's sizes.
+    fn k_vec4s(&self, graph: &Graph) -> usize {
         let taps = example_size(graph, &Dim::product(&self.taps));
-        let k_vec4s = example_size(graph, &self.k_size).div_ceil(VEC4_LEN);
-        let shape = self.tile_shape(graph, lanes);
-        shape.k_loop_cycles(lanes, LeftLayout::Contiguous, taps * k_vec4s)
+        taps * example_size(graph, &self.k_size).div_ceil(VEC4_LEN)
     }
 
     /// Returns the shape of the tiles.
