@@ -117,6 +117,30 @@ fn small_updates_share_a_kernel() {
     }
 }
 
+/// The kernel of a reduction also writes what is computed from its few results: running statistics, and the scale that each
+/// pixel of a batch norm is multiplied by.
+#[test]
+fn reductions_write_what_follows_from_their_results() {
+    let graph = samples::graph(&["f32[64, 32, 8, 8]", "f32[32]"], |_, x| {
+        let (x, running) = (x[0], x[1]);
+        let variance = (x * x).mean(&[0, 2, 3], false);
+        let scale = (variance + 1e-5).rsqrt() * running;
+        let scale = scale.unsqueeze(-1).unsqueeze(-1).expand(x.shape());
+        vec![x * scale, running * 0.9 + variance * 0.1]
+    });
+    for device in [capabilities(), rasteriser()] {
+        let plan = plan_for("norm", &graph, &device);
+        let writes = plan.steps.iter().map(|step| step.work.writes.len());
+        let kernels: Vec<(&str, usize)> = labels(&plan).into_iter().zip(writes).collect();
+        assert!(
+            kernels.ends_with(&[("reduce_to_mul", 2), ("mul", 1)]),
+            "{kernels:?}"
+        );
+        let pixels = &plan.kernels[plan.steps[kernels.len() - 1].kernel].wgsl;
+        assert!(!pixels.contains("sqrt"), "{pixels}");
+    }
+}
+
 /// A 1×1 image needs no conversion: its channels are contiguous in vec4 layout in any case.
 #[test]
 fn means_of_images_are_convolved_without_a_copy() {

@@ -407,3 +407,34 @@ fn columns_are_one_kernel() {
     let plan = plan::plan(&normalised_images("32"), &samples::rasteriser()).unwrap();
     assert_eq!(plan.steps.len(), 5);
 }
+
+/// A batch norm in training: the reductions also write the running statistics and the scale.
+fn channel_norm(channels: &str) -> Graph {
+    let types = [
+        format!("f32[B, {channels}, 3, S]"),
+        format!("f32[{channels}]"),
+    ];
+    samples::graph(&[&types[0], &types[1]], |_, x| {
+        let (x, running) = (x[0], x[1]);
+        let mean = x.mean(&[0, 2, 3], false);
+        let rest = x - mean.unsqueeze(-1).unsqueeze(-1);
+        let variance = (rest * rest).mean(&[0, 2, 3], false);
+        let scale = (variance + 1e-5).rsqrt() * running;
+        vec![
+            rest * scale.unsqueeze(-1).unsqueeze(-1),
+            running * 0.9 + mean * 0.1,
+            running * 0.9 + variance * 0.1,
+        ]
+    })
+}
+
+#[test]
+fn reductions_that_write_several_values_agree() {
+    let Some(device) = samples::device(FeatureLevel::Full) else {
+        return;
+    };
+    for channels in ["12", "13", "64", "600"] {
+        let graph = channel_norm(channels);
+        check(channels, &device, &graph, &[(1, 1), (3, 5), (40, 20)]);
+    }
+}

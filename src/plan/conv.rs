@@ -80,7 +80,7 @@ pub fn lower<'a>(
             let channel = sizes.output_channel(&tile, &mut scope, i);
             let position = tile.position(&mut scope, &sizes, j);
             let coordinates = [&[tile.image.clone(), channel], position.as_slice()].concat();
-            let write = store(
+            let writes = store(
                 &mut scope,
                 group,
                 sizes.result,
@@ -92,7 +92,7 @@ pub fn lower<'a>(
                 &tile.first,
                 j,
                 &sizes.positions,
-                vec![write],
+                writes,
             ));
         }
         let inner = offset_bounds_guard(&mut scope, &tile.output, i, &sizes.outputs, row);

@@ -6,6 +6,7 @@
 //! belongs to the kernel of its pattern. Remaining kernels that depend on each other element by element are merged.
 
 pub mod blocked;
+mod broadcast;
 pub mod claim;
 pub mod epilogue;
 pub mod merge;
@@ -391,6 +392,7 @@ impl Fuser<'_> {
                 groups.push(Group::of_value(*first, index));
             }
         }
+        self.store_broadcast_values(&mut groups, &claimed);
         let groups = self.merge_pointwise(groups);
         order::topological_order(self, groups)
     }

@@ -16,7 +16,8 @@ pub struct Group {
     pub anchor: Option<usize>,
     /// The value that the kernel writes. For a node with several results, all of which are written, this is the first.
     pub root: ValueId,
-    /// Further values that a group without an anchor writes. They have as many elements as the root.
+    /// Further values that a group without an anchor, or with a reduction as its anchor, writes. They have as many elements
+    /// as the root.
     pub other_outputs: Vec<ValueId>,
     /// Nodes of the group: those of a pattern in front of the anchor, the anchor, and its epilogue.
     pub nodes: Vec<usize>,
@@ -51,6 +52,12 @@ impl Group {
             nodes: vec![node],
             ..Group::copy_of(value)
         }
+    }
+
+    /// True for a single reduction with its epilogue.
+    pub fn is_reduction(&self, graph: &Graph) -> bool {
+        let anchor = self.anchor.map(|anchor| &graph.nodes[anchor]);
+        anchor.is_some_and(|node| reduction_of(node).is_some()) && self.pattern.is_none()
     }
 
     /// The rows pattern, if the group has one.

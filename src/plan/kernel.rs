@@ -192,20 +192,24 @@ pub fn ceil_div(size: &Dim, divisor: usize) -> Dim {
     (size + &Dim::from(divisor) - 1).floor_div(&Dim::from(divisor))
 }
 
-/// Applies the epilogue to the anchor's result at a position and stores the element.
+/// Applies the epilogue to the anchor's result at a position and stores the elements of all values that the group writes.
 pub fn store(
     scope: &mut KernelScope,
     group: &Group,
     result: ValueId,
     value: Expr,
     position: &Position,
-) -> Result<Statement> {
-    let (value, position) = epilogue(scope, group, result, value, position)?;
-    write(scope, group.root, value, &position)
+) -> Result<Vec<Statement>> {
+    scope.inline_values(&group.other_outputs);
+    let outputs = group.outputs().into_iter();
+    let store = |output| {
+        let (element, position) = epilogue_of(scope, output, result, value, position)?;
+        write(scope, output, element, &position)
+    };
+    outputs.map(store).collect()
 }
 
-/// Element and position of a group's root, given the anchor's result at a position. `value` is computed in the type of
-/// the result's dtype and is rounded to it first.
+/// Element and position of a group's root, given the anchor's result at a position, see [`epilogue_of`].
 pub fn epilogue(
     scope: &mut KernelScope,
     group: &Group,
@@ -213,17 +217,29 @@ pub fn epilogue(
     value: Expr,
     position: &Position,
 ) -> Result<(Expr, Position)> {
+    epilogue_of(scope, group.root, result, value, position)
+}
+
+/// Element and position of a value that a group writes, given the anchor's result at a position. `value` is computed in
+/// the type of the result's dtype and is rounded to it first.
+pub fn epilogue_of(
+    scope: &mut KernelScope,
+    output: ValueId,
+    result: ValueId,
+    value: Expr,
+    position: &Position,
+) -> Result<(Expr, Position)> {
     let graph = scope.graph;
-    let (result_shape, root_shape) = (&graph.ty(result).shape, &graph.ty(group.root).shape);
+    let (result_shape, output_shape) = (&graph.ty(result).shape, &graph.ty(output).shape);
     let value = scalar::narrow(&mut scope.pool, value, graph.ty(result).dtype);
     scope.set_computed(result, value);
-    let position = if result_shape == root_shape {
+    let position = if result_shape == output_shape {
         position.clone()
     } else {
-        position.reshape(result_shape, root_shape)
+        position.reshape(result_shape, output_shape)
     };
-    let value = scope.produce(group.root, &position)?;
-    Ok((value, position))
+    let element = scope.produce(output, &position)?;
+    Ok((element, position))
 }
 
 /// Emits a loop over `0..size` with a loop variable of this name, which `body` receives. A size of 1 needs no loop.

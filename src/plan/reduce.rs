@@ -135,14 +135,14 @@ pub struct ReductionOutput {
 }
 
 impl ReductionOutput {
-    /// Applies the epilogue to the result and stores it.
+    /// Applies the epilogue to the result and stores what the group writes.
     pub fn store(
         &self,
         scope: &mut KernelScope,
         group: &Group,
         reduction: &ReductionAxes,
         value: Expr,
-    ) -> Result<Statement> {
+    ) -> Result<Vec<Statement>> {
         let position = Position::from_both(self.index.clone(), self.kept.clone());
         store(scope, group, reduction.result, value, &position)
     }
@@ -315,7 +315,7 @@ pub fn lower_argument<'a>(
     })?);
     statements.push(Statement::Freeze(best_index));
     let number = scalar::size_as(&mut scope.pool, best_index, DType::I64, scope.capabilities);
-    statements.push(output.store(&mut scope, group, &reduction, number)?);
+    statements.extend(output.store(&mut scope, group, &reduction, number)?);
     Ok(LoweredKernel::new(
         scope,
         ARGUMENT_TEMPLATE,

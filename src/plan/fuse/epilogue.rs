@@ -298,7 +298,7 @@ impl Fuser<'_> {
     }
 
     /// The node that defines a value; `None` for inputs and weights.
-    fn node(&self, value: ValueId) -> Option<&Node> {
+    pub(super) fn node(&self, value: ValueId) -> Option<&Node> {
         match self.graph.value(value).definition {
             Definition::Node(node, _) => self.graph.nodes.get(node),
             _ => None,

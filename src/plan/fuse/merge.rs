@@ -1,6 +1,9 @@
 //! Merges dependent pointwise groups into one kernel. The reader computes the values of the other group, and writes
 //! those that other kernels read as well. A step of an LSTM becomes a product and one kernel for both of its states.
 //!
+//! A small pointwise group is merged with the reduction that it reads, too: a batch norm's sums are few numbers, and so
+//! are the running statistics and the gradients that are computed from them.
+//!
 //! Small groups that no kernel reads are merged too, if they have as many elements: the running statistics of layers, and
 //! small parameters in training. A dispatch of each would take longer than their work.
 
@@ -14,9 +17,14 @@ use crate::plan::group::Group;
 use crate::plan::vec4_layout::may_be_image;
 
 /// Largest number of elements of groups that are merged to save a dispatch.
-const MAX_SMALL_NUMEL: i64 = 1 << 14;
+pub(super) const MAX_SMALL_NUMEL: i64 = 1 << 14;
 
 impl Fuser<'_> {
+    /// True for values that may be images on a device with a channel layout for images.
+    pub(super) fn may_have_channel_layout(&self, value: ValueId) -> bool {
+        self.capabilities.simd_lanes().is_some() && may_be_image(self.graph.ty(value))
+    }
+
     /// Merges groups of pointwise values with their readers where one kernel can compute both, and small ones that only
     /// the caller reads.
     pub fn merge_pointwise(&mut self, groups: Vec<Group>) -> Vec<Group> {
@@ -81,19 +89,56 @@ impl<'a, 'g> Merger<'a, 'g> {
         merger
     }
 
-    /// A group that can be merged into `target`.
+    /// A group that can be merged into `target`: if possible a pointwise one, since others end the search.
     fn find_source(&self, target: usize) -> Option<usize> {
         let into = self.pointwise_group(target)?;
         let writers = self.read[target]
             .iter()
             .filter_map(|id| self.writers.get(id));
-        let mut sources = writers.copied().filter(|source| *source != target);
-        sources.find(|source| {
-            self.pointwise_group(*source).is_some()
-                && self.fits_kernel(*source, target)
+        let sources = writers.copied().filter(|source| *source != target);
+        let fitting = sources.filter(|source| {
+            self.fits_kernel(*source, target)
                 && self.is_elementwise_of(*source, into)
                 && !self.depends_indirectly(*source, target)
+        });
+        let (pointwise, others): (Vec<usize>, Vec<usize>) =
+            fitting.partition(|source| self.pointwise_group(*source).is_some());
+        let can_write = |source: &usize| {
+            self.is_small_reduction(*source) && self.follows_at_once(*source, target)
+        };
+        let mut pointwise = pointwise.into_iter();
+        pointwise
+            .next()
+            .or_else(|| others.into_iter().find(can_write))
+    }
+
+    /// True for a reduction to few results, which its kernel writes in row-major order.
+    fn is_small_reduction(&self, index: usize) -> bool {
+        self.groups[index].as_ref().is_some_and(|group| {
+            group.is_reduction(self.fuser.graph)
+                && self.is_small(group.root)
+                && !self.fuser.may_have_channel_layout(group.root)
         })
+    }
+
+    /// True if nothing that `target` reads besides the values of `source` is computed after these: then the operand of a
+    /// reduction need not be kept longer. Checks are excluded: invocations that share a reduction would evaluate them before
+    /// its result is complete.
+    fn follows_at_once(&self, source: usize, target: usize) -> bool {
+        let fuser = self.fuser;
+        let (Some(from), Some(into)) = (&self.groups[source], &self.groups[target]) else {
+            return false;
+        };
+        let end = fuser.definition_index(from.root);
+        let is_earlier = |value: &ValueId| {
+            self.written[source].contains(value) || fuser.definition_index(*value) < end
+        };
+        let is_check = |node: &usize| {
+            let op = &fuser.graph.nodes[*node].op;
+            matches!(op, Op::Primitive(Primitive::Check(_)))
+        };
+        let mut nodes = into.computed(fuser.graph, &fuser.materialized).into_iter();
+        self.read[target].iter().all(is_earlier) && !nodes.any(|node| is_check(&node))
     }
 
     /// Merges small groups that no other group reads with the last one before them that has as many elements.
@@ -115,16 +160,22 @@ impl<'a, 'g> Merger<'a, 'g> {
     fn small_numel(&self, index: usize) -> Option<Dim> {
         let group = self.pointwise_group(index)?;
         let numel = self.fuser.graph.ty(group.root).numel();
-        let is_small = numel.as_const().is_some_and(|size| size <= MAX_SMALL_NUMEL);
         let is_output = |value: &ValueId| self.fuser.is_output[value.index()];
         // A value that is neither read nor an output is a check.
         let are_outputs = self.written[index].iter().all(is_output);
-        (is_small && are_outputs && self.readers(index).is_empty()).then_some(numel)
+        let is_unread = are_outputs && self.readers(index).is_empty();
+        (self.is_small(group.root) && is_unread).then_some(numel)
     }
 
-    /// True if a kernel can compute both pointwise groups.
+    /// True for values of which a dispatch takes longer than their work.
+    fn is_small(&self, value: ValueId) -> bool {
+        let numel = self.fuser.graph.ty(value).numel();
+        numel.as_const().is_some_and(|size| size <= MAX_SMALL_NUMEL)
+    }
+
+    /// True if a kernel can compute both groups.
     fn fits_kernel(&self, source: usize, target: usize) -> bool {
-        let groups = [source, target].map(|index| self.pointwise_group(index));
+        let groups = [source, target].map(|index| self.groups[index].as_ref());
         let cost: u32 = groups
             .into_iter()
             .flatten()
@@ -138,8 +189,7 @@ impl<'a, 'g> Merger<'a, 'g> {
     fn pointwise_group(&self, index: usize) -> Option<&Group> {
         let group = self.groups[index].as_ref()?;
         let graph = self.fuser.graph;
-        let has_images = self.fuser.capabilities.simd_lanes().is_some();
-        let is_linear = !has_images || !may_be_image(graph.ty(group.root));
+        let is_linear = !self.fuser.may_have_channel_layout(group.root);
         let is_pointwise = |node: &usize| node_class(&graph.nodes[*node]) == NodeClass::Pointwise;
         let is_alone = group.anchor.is_none() && group.pattern.is_none();
         (is_alone && is_linear && group.nodes.iter().all(is_pointwise)).then_some(group)
@@ -240,12 +290,13 @@ impl<'a, 'g> Merger<'a, 'g> {
         if let (Some(from), Some(into)) = (self.groups[source].take(), &mut self.groups[target]) {
             into.other_outputs.splice(0..0, still_read);
             into.nodes.splice(0..0, from.nodes);
+            into.anchor = from.anchor;
         }
     }
 }
 
 /// True for a node that computes each element from the elements of its operands at the same linear index.
-fn is_elementwise(node: &Node) -> bool {
+pub(super) fn is_elementwise(node: &Node) -> bool {
     let is_reshape = matches!(node.op, Op::Primitive(Primitive::Reshape(_)));
     node_class(node) == NodeClass::Pointwise || is_reshape
 }

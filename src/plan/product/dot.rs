@@ -84,20 +84,14 @@ pub fn lower<'a>(
         let mut row_writes = Vec::new();
         for (j, sum) in sums.iter().enumerate() {
             let matrix_coordinates = [row_of(&mut scope, i), column_of(&mut scope, j)];
-            let write = store(
+            let writes = store(
                 &mut scope,
                 group,
                 result,
                 *sum,
                 &position(&batch_indices, matrix_coordinates),
             )?;
-            row_writes.extend(offset_bounds_guard(
-                &mut scope,
-                &column,
-                j,
-                columns,
-                vec![write],
-            ));
+            row_writes.extend(offset_bounds_guard(&mut scope, &column, j, columns, writes));
         }
         statements.extend(offset_bounds_guard(&mut scope, &row, i, rows, row_writes));
     }

@@ -132,10 +132,10 @@ pub fn lower<'a>(
         DType::I64,
         scope.capabilities,
     );
-    let store = search.output.store(&mut scope, group, reduction, index)?;
+    let stores = search.output.store(&mut scope, group, reduction, index)?;
     let zero = scope.pool.index(0);
     let is_first = scope.pool.call("x == y", WgslType::Bool, &[lane, zero]);
-    statements.push(Statement::If(is_first, vec![store]));
+    statements.push(Statement::If(is_first, stores));
     let rows = &search.output.count;
     Ok(lower_subgroups(scope, statements, rows, lanes))
 }

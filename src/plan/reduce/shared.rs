@@ -59,10 +59,10 @@ pub fn lower<'a>(
         }
     };
     statements.push(Statement::Freeze(result));
-    let write = share.output.store(&mut scope, group, reduction, result)?;
+    let writes = share.output.store(&mut scope, group, reduction, result)?;
     let zero = scope.pool.index(0);
     let is_first = scope.pool.call("x == y", WgslType::Bool, &[local, zero]);
-    statements.push(Statement::If(is_first, vec![write]));
+    statements.push(Statement::If(is_first, writes));
     let count = share.output.count;
     if let Some(lanes) = lanes {
         return Ok(lower_subgroups(scope, statements, &count, lanes));

@@ -4,12 +4,13 @@ use crate::dim::Dim;
 use crate::error::Result;
 use crate::kernel::capabilities::Capabilities;
 use crate::kernel::emit::Statement;
+use crate::kernel::expr::Expr;
 use crate::kernel::index::Index;
 use crate::op::ReduceFunction;
 use crate::plan::element::position::Position;
 use crate::plan::element::{KernelScope, vec8};
 use crate::plan::group::Group;
-use crate::plan::kernel::{LoweredKernel, epilogue, invocation, repeat_all};
+use crate::plan::kernel::{LoweredKernel, epilogue_of, invocation, repeat_all};
 use crate::plan::reduce::accumulator::{self, Accumulator};
 use crate::plan::reduce::{
     PARTIAL_SUM_LENGTH, ReductionAxes, accumulator_name, by_invocations, repeat_in_chunks,
@@ -127,19 +128,21 @@ impl AdjacentResults<'_> {
 
     /// Writes the results.
     fn write(&self, scope: &mut KernelScope, group: &Group) -> Result<Vec<Statement>> {
-        let mut statements = Vec::new();
-        let mut written = Vec::new();
-        for (position, accumulator) in self.positions.iter().zip(&self.accumulators) {
-            statements.push(Statement::Freeze(accumulator.total));
-            written.push(epilogue(
-                scope,
-                group,
-                self.reduction.result,
-                accumulator.total,
-                position,
-            )?);
+        let totals = self
+            .accumulators
+            .iter()
+            .map(|accumulator| accumulator.total);
+        let mut statements: Vec<Statement> = totals.map(Statement::Freeze).collect();
+        scope.inline_values(&group.other_outputs);
+        for output in group.outputs() {
+            let results = self.positions.iter().zip(&self.accumulators);
+            let element = |(position, accumulator): (&Position, &Accumulator)| {
+                let total = accumulator.total;
+                epilogue_of(scope, output, self.reduction.result, total, position)
+            };
+            let elements: Vec<(Expr, Position)> = results.map(element).collect::<Result<_>>()?;
+            statements.extend(vec8::store_all(scope, output, &elements)?);
         }
-        statements.extend(vec8::store_all(scope, group.root, &written)?);
         Ok(statements)
     }
 }
