@@ -103,6 +103,18 @@ fn gradients_of_filters_read_windows_in_place() {
     }
 }
 
+/// A product computes the gradient of a linear layer's weight in the weight's own order of axes.
+#[test]
+fn gradients_of_linear_weights_are_not_transposed() {
+    let graph = samples::graph(&["f32[8, 16]", "f32[32, 16]"], |_, x| {
+        vec![x[0].dot(x[1].transpose(0, 1))]
+    });
+    let gradient = graph.gradient(&Loss::GradOutputs, &graph.inputs).unwrap();
+    let gradient = pass::optimize(&gradient).unwrap();
+    let plan = plan_for("linear", &gradient, &rasteriser());
+    assert_eq!(labels(&plan), ["dot", "dot", "dot"]);
+}
+
 /// Small outputs of equal size that no kernel reads share one, as the running statistics of layers. Large ones do not.
 #[test]
 fn small_updates_share_a_kernel() {

@@ -246,6 +246,12 @@ fn reductions_and_scans() {
 fn products_and_convolutions() {
     check_shapes("dot", &[&[2, 3, 4], &[2, 4, 5]], |x| x[0].dot(x[1]));
     check_shapes("matmul", &[&[2, 3, 4], &[4]], |x| x[0].matmul(x[1]));
+    check_shapes("transposed factors", &[&[2, 4, 3], &[2, 5, 4]], |x| {
+        x[0].transpose(-1, -2).dot(x[1].transpose(-1, -2))
+    });
+    check_shapes("factors in another order", &[&[3, 2, 4], &[4, 2, 5]], |x| {
+        x[0].transpose(0, 1).dot(x[1].transpose(0, 1))
+    });
     let axis = |stride, low, high, dilation, base_dilation| ConvAxis {
         stride,
         low,
