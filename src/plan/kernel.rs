@@ -203,26 +203,15 @@ pub fn store(
     scope.inline_values(&group.other_outputs);
     let outputs = group.outputs().into_iter();
     let store = |output| {
-        let (element, position) = epilogue_of(scope, output, result, value, position)?;
+        let (element, position) = epilogue(scope, output, result, value, position)?;
         write(scope, output, element, &position)
     };
     outputs.map(store).collect()
 }
 
-/// Element and position of a group's root, given the anchor's result at a position, see [`epilogue_of`].
-pub fn epilogue(
-    scope: &mut KernelScope,
-    group: &Group,
-    result: ValueId,
-    value: Expr,
-    position: &Position,
-) -> Result<(Expr, Position)> {
-    epilogue_of(scope, group.root, result, value, position)
-}
-
 /// Element and position of a value that a group writes, given the anchor's result at a position. `value` is computed in
 /// the type of the result's dtype and is rounded to it first.
-pub fn epilogue_of(
+pub fn epilogue(
     scope: &mut KernelScope,
     output: ValueId,
     result: ValueId,

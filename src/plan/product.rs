@@ -393,7 +393,7 @@ pub fn write_vec4(
     let neighbours = vec4::neighbours(&[first.div(&Dim::from(VEC4_LEN))], 0);
     let parts = vec4::for_each_neighbour(scope, neighbours, |scope, component, index| {
         let number = vec4::component(&mut scope.pool, vector, component, WgslType::F32);
-        epilogue(scope, group, result, number, &position_of(&index[0]))
+        epilogue(scope, group.root, result, number, &position_of(&index[0]))
     })?;
     let is_whole = is_multiple_of_4(size);
     if is_whole && let Some(store) = vec4::store_vec4(scope, group.root, &parts)? {

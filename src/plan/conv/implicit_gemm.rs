@@ -149,7 +149,7 @@ pub fn write_vec4(
         let number = vec4::component(&mut scope.pool, vector, component, WgslType::F32);
         epilogue(
             scope,
-            group,
+            group.root,
             sizes.result,
             number,
             &Position::from_coordinates(position),

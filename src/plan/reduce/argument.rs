@@ -49,7 +49,7 @@ pub fn lower_images<'a>(
             let index = best_of_window(&mut scope, reduction, function, &kept)?;
             let index = scalar::size_as(&mut scope.pool, index, DType::I64, scope.capabilities);
             let position = Position::from_coordinates(kept);
-            epilogue(&mut scope, group, reduction.result, index, &position)
+            epilogue(&mut scope, group.root, reduction.result, index, &position)
         })
         .collect::<Result<Vec<_>>>()?;
     let store = scope.store_vec4(group.root, CHANNEL_AXIS, &results)?;

@@ -227,7 +227,13 @@ impl PoolingBlock {
                 .zip(vec4::neighbours(&coordinates, CHANNEL_AXIS))
             {
                 let position = Position::from_coordinates(position);
-                results.push(epilogue(scope, group, reduction.result, *total, &position)?);
+                results.push(epilogue(
+                    scope,
+                    group.root,
+                    reduction.result,
+                    *total,
+                    &position,
+                )?);
             }
             let store = scope.store_vec4(group.root, CHANNEL_AXIS, &results)?;
             statements.push(match self.bounds_condition(scope, reduction, offsets) {

@@ -10,7 +10,7 @@ use crate::op::ReduceFunction;
 use crate::plan::element::position::Position;
 use crate::plan::element::{KernelScope, vec8};
 use crate::plan::group::Group;
-use crate::plan::kernel::{LoweredKernel, epilogue_of, invocation, repeat_all};
+use crate::plan::kernel::{LoweredKernel, epilogue, invocation, repeat_all};
 use crate::plan::reduce::accumulator::{self, Accumulator};
 use crate::plan::reduce::{
     PARTIAL_SUM_LENGTH, ReductionAxes, accumulator_name, by_invocations, repeat_in_chunks,
@@ -138,7 +138,7 @@ impl AdjacentResults<'_> {
             let results = self.positions.iter().zip(&self.accumulators);
             let element = |(position, accumulator): (&Position, &Accumulator)| {
                 let total = accumulator.total;
-                epilogue_of(scope, output, self.reduction.result, total, position)
+                epilogue(scope, output, self.reduction.result, total, position)
             };
             let elements: Vec<(Expr, Position)> = results.map(element).collect::<Result<_>>()?;
             statements.extend(vec8::store_all(scope, output, &elements)?);
