@@ -115,6 +115,20 @@ fn gradients_of_linear_weights_are_not_transposed() {
     assert_eq!(labels(&plan), ["dot", "dot", "dot"]);
 }
 
+/// Products read a factor that is filled with a number, as the gradient of a sum, without a buffer.
+#[test]
+fn filled_factors_are_not_stored() {
+    let graph = samples::graph(&["f32[8, 16]", "f32[32, 16]"], |_, x| {
+        vec![x[0].dot(x[1].transpose(0, 1))]
+    });
+    let gradient = graph.gradient(&Loss::Sum, &graph.inputs).unwrap();
+    let gradient = pass::optimize(&gradient).unwrap();
+    for device in [capabilities(), rasteriser()] {
+        let plan = plan_for("sum", &gradient, &device);
+        assert_eq!(labels(&plan), ["dot", "dot", "dot"]);
+    }
+}
+
 /// Small outputs of equal size that no kernel reads share one, as the running statistics of layers. Large ones do not.
 #[test]
 fn small_updates_share_a_kernel() {

@@ -94,7 +94,8 @@ pub struct ValueProperties {
 /// How a kernel reads an element of a value, the cheapest first.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum Access {
-    /// As an element of a buffer: the value is one, or views and casts of one.
+    /// As an element of a buffer or a number: the value is a buffer or filled with the number, or views and casts of such
+    /// a value.
     Plain,
     /// As an element of a buffer, or as padding: the value is views of a padded buffer.
     Padded,
@@ -453,7 +454,7 @@ fn reads_repeatedly(
 /// How kernels read an element of the result, if the operands are buffers.
 fn access(primitive: &Primitive) -> Access {
     match primitive {
-        Primitive::Unfold(_) | Primitive::Cast(_) => Access::Plain,
+        Primitive::Unfold(_) | Primitive::Cast(_) | Primitive::Full(_) => Access::Plain,
         Primitive::Pad(_) => Access::Padded,
         view if is_plain_view(view) => Access::Plain,
         _ => Access::Computed,
