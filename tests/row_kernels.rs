@@ -293,7 +293,26 @@ fn reductions() -> Vec<(&'static str, Graph, usize)> {
         (
             "a variance",
             samples::graph(&["f32[280000]"], |_, x| vec![x[0].var(&[0], 1.0, false)]),
-            4,
+            2,
+        ),
+        (
+            "a variance of unequal parts",
+            samples::graph(&["f32[270001]"], |_, x| vec![x[0].var(&[0], 1.0, false)]),
+            6,
+        ),
+        (
+            "variances of channels",
+            samples::graph(&["f32[4, 12, 40, 40]"], |_, x| {
+                vec![x[0].var(&[0, 2, 3], 0.0, false)]
+            }),
+            3,
+        ),
+        (
+            "variances of few columns, far from zero",
+            samples::graph(&["f32[30000, 3]"], |_, x| {
+                vec![(x[0] + 1000.0).var(&[0], 1.0, false)]
+            }),
+            3,
         ),
     ]
 }

@@ -13,6 +13,7 @@ pub mod merge;
 pub mod order;
 pub mod prologue;
 pub mod split;
+pub mod split_deviations;
 pub mod split_reduction;
 pub mod topk_split;
 

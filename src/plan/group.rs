@@ -199,6 +199,14 @@ impl RowFrame {
     }
 }
 
+/// The node that defines a value; `None` for inputs and weights.
+pub fn defining_node(graph: &Graph, value: ValueId) -> Option<&Node> {
+    match graph.value(value).definition {
+        Definition::Node(node, _) => graph.nodes.get(node),
+        _ => None,
+    }
+}
+
 /// The reduction of a node, if it is one.
 pub fn reduction_of(node: &Node) -> Option<&Reduce> {
     match &node.op {

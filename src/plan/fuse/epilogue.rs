@@ -8,7 +8,7 @@ use crate::kernel::materialization::MaterializeReason;
 use crate::op::BinaryFunction;
 use crate::plan::cost::{NodeClass, is_plain_view, node_class, primitive_cost};
 use crate::plan::fuse::{Fuser, MAX_EXPRESSION_COST, MAX_REPEATED_COST};
-use crate::plan::group::Group;
+use crate::plan::group::{Group, defining_node};
 use crate::plan::reduce::argument;
 
 /// Maximal number of values that a search for the producing kernel visits.
@@ -299,10 +299,7 @@ impl Fuser<'_> {
 
     /// The node that defines a value; `None` for inputs and weights.
     pub(super) fn node(&self, value: ValueId) -> Option<&Node> {
-        match self.graph.value(value).definition {
-            Definition::Node(node, _) => self.graph.nodes.get(node),
-            _ => None,
-        }
+        defining_node(self.graph, value)
     }
 }
 

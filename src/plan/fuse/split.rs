@@ -12,7 +12,8 @@ use crate::kernel::capabilities::Capabilities;
 use crate::kernel::choice::VariantOverrides;
 use crate::op::{Conv, ConvAxis};
 use crate::plan::fuse::blocked::BlockedLoop;
-use crate::plan::fuse::split_reduction::SplitReduction;
+use crate::plan::fuse::split_deviations::SplitDeviations;
+use crate::plan::fuse::split_reduction::{PartialResults, SplitReduction};
 use crate::plan::fuse::topk_split::TopKSplit;
 use crate::plan::variant::rewrite::{PlanRewrite, plan_rewrite};
 use crate::shape::Shape;
@@ -21,6 +22,8 @@ use crate::shape::Shape;
 enum NodeSplit {
     /// A reduction.
     Reduction(SplitReduction),
+    /// A sum of squared deviations.
+    Deviations(SplitDeviations),
     /// A loop that runs in blocks.
     Blocked(BlockedLoop),
     /// A top-k.
@@ -37,6 +40,7 @@ impl NodeSplit {
         node: &Node,
         overrides: &VariantOverrides,
     ) -> Result<Option<NodeSplit>> {
+        let deviations = SplitDeviations::of(graph, capabilities, node).map(NodeSplit::Deviations);
         let reduction = || SplitReduction::of(graph, capabilities, node).map(NodeSplit::Reduction);
         let blocked = || BlockedLoop::of(graph, node).map(NodeSplit::Blocked);
         let topk = || TopKSplit::of(graph, node).map(NodeSplit::TopK);
@@ -44,16 +48,28 @@ impl NodeSplit {
             let rewrite = plan_rewrite(graph, capabilities, node, overrides)?;
             Ok(rewrite.map(NodeSplit::Product))
         };
-        match reduction().or_else(blocked).or_else(topk) {
+        match deviations.or_else(reduction).or_else(blocked).or_else(topk) {
             None => product(),
             split => Ok(split),
         }
     }
 
     /// Builds the computation that replaces the node and returns the node's results.
-    fn build<'g>(self, replay: &mut Replay<'_, 'g>, node: &Node) -> Result<Vec<Value<'g>>> {
+    fn build<'g>(
+        self,
+        replay: &mut Replay<'_, 'g>,
+        node: &Node,
+        partial_results: &mut PartialResults,
+    ) -> Result<Vec<Value<'g>>> {
         Ok(match (self, &node.op) {
-            (NodeSplit::Reduction(reduction), _) => reduction.reduce(replay, node),
+            (NodeSplit::Reduction(reduction), _) => {
+                let results = reduction.reduce(replay, node);
+                partial_results.record(node, results)
+            }
+            (NodeSplit::Deviations(deviations), _) => {
+                let results = deviations.reduce(replay, node, partial_results);
+                partial_results.record(node, results)
+            }
             (NodeSplit::Blocked(blocked), _) => blocked.split(replay, node),
             (NodeSplit::TopK(topk), _) => topk.select(replay, node),
             (NodeSplit::Product(PlanRewrite::Parts(parts)), Op::Primitive(Primitive::Dot(_))) => {
@@ -85,9 +101,9 @@ pub fn split(
         if splits.iter().all(Option::is_none) {
             return Ok(graph.clone());
         }
-        let mut splits = splits.into_iter();
+        let (mut splits, mut partial_results) = (splits.into_iter(), PartialResults::default());
         replay(graph, |replay, node| match splits.next().flatten() {
-            Some(split) => split.build(replay, node),
+            Some(split) => split.build(replay, node, &mut partial_results),
             None => replay.copy(node),
         })
     })

@@ -4,14 +4,16 @@
 //! The elements of one result are a row if they are contiguous, and a column if they are strided.
 
 use std::cmp::Reverse;
+use std::collections::HashMap;
 
 use crate::dim::Dim;
 use crate::ir::rewrite::Replay;
-use crate::ir::{Graph, Node, Value};
+use crate::ir::{Builder, Graph, Node, Value, ValueId};
 use crate::kernel::capabilities::Capabilities;
 use crate::op::{Reduce, ReduceFunction};
 use crate::plan::group::{RowFrame, reduction_of};
 use crate::plan::reduce::rows;
+use crate::shape::TensorType;
 
 /// Minimal number of elements of the operand for which a second dispatch pays off.
 const MIN_ELEMENTS: i64 = 1 << 16;
@@ -129,34 +131,48 @@ impl SplitReduction {
         }
     }
 
-    /// Builds the reduction in two steps.
-    pub fn reduce<'g>(self, replay: &mut Replay<'_, 'g>, node: &Node) -> Vec<Value<'g>> {
-        let (Some(reduce), [x], [result]) = (reduction_of(node), &*node.operands(), &*node.results)
-        else {
-            return Vec::new();
-        };
+    /// True if no elements are left over.
+    pub fn has_equal_parts(self) -> bool {
+        self.rest == 0
+    }
+
+    /// Builds the reduction in two steps. Returns its result and the partial results.
+    pub fn reduce<'g>(self, replay: &mut Replay<'_, 'g>, node: &Node) -> Option<[Value<'g>; 2]> {
+        let (reduce, x) = (reduction_of(node)?, *node.operands().first()?);
         // Partial results keep the precision of the accumulation.
-        let x = replay.value(*x).to_compute();
-        let (x, axes) = if self.joins_inner_axes {
-            (x.flatten(self.axis as i64, -1), vec![self.axis])
-        } else {
-            (x, reduce.axes.clone())
-        };
+        let x = replay.value(x).to_compute();
+        let parts = self.parts(x, reduce);
+        let mut partial = parts.reduce(parts.elements, reduce.function);
+        if self.rest > 0 {
+            let (x, axes) = self.flattened(x, reduce);
+            let rest = x.narrow(self.axis as i64, self.parts * self.length, self.rest);
+            let rest = reduce_axes(rest, reduce.function, axes).unsqueeze(parts.axis as i64);
+            partial = x.builder().concat(&[partial, rest], parts.axis as i64);
+        }
+        let ty = replay.graph.ty(*node.results.first()?);
+        Some([parts.combine(partial, reduce.function, ty), partial])
+    }
+
+    /// Divides an operand into parts, without the remainder.
+    pub fn parts<'g>(self, x: Value<'g>, reduce: &Reduce) -> Parts<'g> {
+        let (x, axes) = self.flattened(x, reduce);
         let covered = self.parts * self.length;
-        let parts = self.split_axis(x.narrow(self.axis as i64, 0, covered));
-        let axes_in_parts = axes
+        let inner_axes = axes
             .iter()
             .map(|axis| axis + usize::from(*axis >= self.axis));
-        let mut partial = reduce_axes(parts, reduce.function, axes_in_parts.collect());
-        let parts_axis = self.axis - axes.iter().filter(|axis| **axis < self.axis).count();
-        if self.rest > 0 {
-            let rest = x.narrow(self.axis as i64, covered, self.rest);
-            let rest = reduce_axes(rest, reduce.function, axes).unsqueeze(parts_axis as i64);
-            partial = x.builder().concat(&[partial, rest], parts_axis as i64);
+        Parts {
+            elements: self.split_axis(x.narrow(self.axis as i64, 0, covered)),
+            inner_axes: inner_axes.collect(),
+            axis: self.axis - axes.iter().filter(|axis| **axis < self.axis).count(),
         }
-        let ty = replay.graph.ty(*result);
-        let reduced = reduce_axes(partial, reduce.function, vec![parts_axis]);
-        vec![reduced.to(ty.dtype).reshape(ty.shape.clone())]
+    }
+
+    /// The operand and its reduced axes. Axes that are joined are one.
+    fn flattened<'g>(self, x: Value<'g>, reduce: &Reduce) -> (Value<'g>, Vec<usize>) {
+        match self.joins_inner_axes {
+            true => (x.flatten(self.axis as i64, -1), vec![self.axis]),
+            false => (x, reduce.axes.clone()),
+        }
     }
 
     /// Splits the axis into an axis of parts and one within them.
@@ -165,6 +181,54 @@ impl SplitReduction {
         let sizes = [self.parts, self.length].map(Dim::from);
         shape.splice(self.axis..=self.axis, sizes);
         x.reshape(shape)
+    }
+}
+
+/// Partial results of split reductions in the rewritten graph.
+#[derive(Default)]
+pub struct PartialResults(HashMap<ValueId, ValueId>);
+
+impl PartialResults {
+    /// Partial results of the reduction to a value of the original graph.
+    pub fn of<'g>(&self, builder: &'g Builder, result: ValueId) -> Option<Value<'g>> {
+        self.0.get(&result).map(|partial| builder.value(*partial))
+    }
+
+    /// Records the partial results of a node, and returns its result.
+    pub fn record<'g>(&mut self, node: &Node, results: Option<[Value<'g>; 2]>) -> Vec<Value<'g>> {
+        let (Some([result, partial]), [original]) = (results, node.results.as_slice()) else {
+            return Vec::new();
+        };
+        self.0.insert(*original, partial.id());
+        vec![result]
+    }
+}
+
+/// Equal parts of the operand of a reduction.
+pub struct Parts<'g> {
+    /// The elements, with an axis of parts.
+    pub elements: Value<'g>,
+    /// Axes that are reduced within a part.
+    pub inner_axes: Vec<usize>,
+    /// The axis of parts in partial results.
+    pub axis: usize,
+}
+
+impl<'g> Parts<'g> {
+    /// Reduces values of the shape of the elements to partial results.
+    pub fn reduce(&self, values: Value<'g>, function: ReduceFunction) -> Value<'g> {
+        reduce_axes(values, function, self.inner_axes.clone())
+    }
+
+    /// Reduces partial results to a result of this type.
+    pub fn combine(
+        &self,
+        partial: Value<'g>,
+        function: ReduceFunction,
+        ty: &TensorType,
+    ) -> Value<'g> {
+        let reduced = reduce_axes(partial, function, vec![self.axis]);
+        reduced.to(ty.dtype).reshape(ty.shape.clone())
     }
 }
 

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::dim::{Dim, Symbol};
 use crate::error::Result;
-use crate::ir::{Definition, Graph, Node, Op, Primitive, ValueId};
+use crate::ir::{Graph, Node, Op, Primitive, ValueId};
 use crate::kernel::capabilities::Capabilities;
 use crate::kernel::layout::Layout;
 use crate::kernel::names::unique;
@@ -16,7 +16,7 @@ use crate::plan::cost::example_size;
 use crate::plan::element::vec4::{VEC4_LEN, is_multiple, is_multiple_of_4};
 use crate::plan::element::vec8::VEC8_LEN;
 use crate::plan::fuse::Fusion;
-use crate::plan::group::Group;
+use crate::plan::group::{Group, defining_node};
 use crate::plan::plan_builder::GroupKernels;
 use crate::plan::storage::layout::{external_values, foreign_values};
 use crate::plan::vec4_layout::{CHANNEL_AXIS, IMAGE_LAYOUT};
@@ -261,7 +261,7 @@ fn look_through_reshapes(
     is_kept: impl Fn(ValueId) -> bool,
 ) -> ValueId {
     let mut base = value;
-    while let Some(node) = definition(graph, base).filter(|_| !is_kept(base))
+    while let Some(node) = defining_node(graph, base).filter(|_| !is_kept(base))
         && matches!(node.op, Op::Primitive(Primitive::Reshape(_)))
         && let Some(operand) = node.operands().first()
     {
@@ -272,7 +272,7 @@ fn look_through_reshapes(
 
 /// The concatenation node of a value.
 fn concatenation(graph: &Graph, whole: ValueId) -> Option<(&Node, &Concat)> {
-    let node = definition(graph, whole)?;
+    let node = defining_node(graph, whole)?;
     match &node.op {
         Op::Primitive(Primitive::Concat(concat)) => Some((node, concat)),
         _ => None,
@@ -280,13 +280,5 @@ fn concatenation(graph: &Graph, whole: ValueId) -> Option<(&Node, &Concat)> {
 }
 
 fn is_node_result(graph: &Graph, value: ValueId) -> bool {
-    definition(graph, value).is_some()
-}
-
-/// The node that defines a value; `None` for inputs and weights.
-fn definition(graph: &Graph, value: ValueId) -> Option<&Node> {
-    match graph.value(value).definition {
-        Definition::Node(node, _) => graph.nodes.get(node),
-        _ => None,
-    }
+    defining_node(graph, value).is_some()
 }
