@@ -40,7 +40,8 @@ impl NodeSplit {
         node: &Node,
         overrides: &VariantOverrides,
     ) -> Result<Option<NodeSplit>> {
-        let deviations = SplitDeviations::of(graph, capabilities, node).map(NodeSplit::Deviations);
+        let deviations =
+            || SplitDeviations::of(graph, capabilities, node).map(NodeSplit::Deviations);
         let reduction = || SplitReduction::of(graph, capabilities, node).map(NodeSplit::Reduction);
         let blocked = || BlockedLoop::of(graph, node).map(NodeSplit::Blocked);
         let topk = || TopKSplit::of(graph, node).map(NodeSplit::TopK);
@@ -48,7 +49,11 @@ impl NodeSplit {
             let rewrite = plan_rewrite(graph, capabilities, node, overrides)?;
             Ok(rewrite.map(NodeSplit::Product))
         };
-        match deviations.or_else(reduction).or_else(blocked).or_else(topk) {
+        match deviations()
+            .or_else(reduction)
+            .or_else(blocked)
+            .or_else(topk)
+        {
             None => product(),
             split => Ok(split),
         }
