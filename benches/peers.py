@@ -2,7 +2,7 @@
 
     cargo build --release
     python benches/peers.py
-    python benches/peers.py --models resnet18 minilm --seconds 5 --onionskin target/release/onionskin --json figures.json
+    python benches/peers.py --models resnet18 minilm --rounds 5 --onionskin target/release/onionskin --json figures.json
     python benches/peers.py --models torchvision/densenet121 torchvision/swin_t --peers PyTorch
     python benches/peers.py --models digits/backward resnet18/backward --peers PyTorch
 
@@ -17,13 +17,16 @@ times PyTorch's own.
 NAME/backward is the forward and backward pass of a model in training mode, for the sum of its output and with the gradients of
 all parameters: 8 images, or 64 scans of digits.
 
-Cells are the median, and the fastest call in brackets, in milliseconds; then come our fastest over PyTorch's and over that of
-the best GPU peer. On a machine that others use too, believe the fastest.
+Onionskin and its peers are measured in turn, in several rounds. Cells are the median, and the fastest call in brackets, in
+milliseconds; then come our fastest over PyTorch's and over that of the best GPU peer, both of one round: the median of the
+rounds, and their range. On a machine that others use too, believe the ratios.
 """
 
 import argparse
 import copy
+import itertools
 import json
+import multiprocessing
 import os
 import pathlib
 import statistics
@@ -365,29 +368,46 @@ def differs(found, expected, allowed):
     return False
 
 
-def child(peer, name, folder, options):
-    """Run one peer on one model in this process; the last printed line is the measurement."""
-    torch.set_num_threads(options.threads)
+def prepared(peer, name, folder, threads):
+    """Return a function that runs a peer on a model, and whether its outputs are wrong."""
+    torch.set_num_threads(threads)
     model, arguments = made(name)
     if model.training and peer != "PyTorch":
-        raise SystemExit("it has no backward pass here")
+        raise NotImplementedError("it has no backward pass here")
     expected, allowed = reference(model, arguments)
-    run = PEERS[peer](model, arguments, folder, options.threads)
-    with torch.inference_mode(not model.training):
-        wrong = differs([numpy.asarray(output) for output in run()], expected, allowed)
-        print(json.dumps({**timed(run, options.seconds), "wrong": wrong}))
+    run = PEERS[peer](model, arguments, folder, threads)
+    return run, differs([numpy.asarray(output) for output in run()], expected, allowed)
+
+
+def serve(connection, peer, name, options):
+    """Run one peer on one model in this process: send a measurement for every message that comes in."""
+    # ncnn and pnnx print much output.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    try:
+        with tempfile.TemporaryDirectory() as folder, torch.inference_mode(not name.endswith(BACKWARD)):
+            run, wrong = prepared(peer, name, pathlib.Path(folder), options.threads)
+            while connection.recv():
+                connection.send({**timed(run, options.seconds), "wrong": wrong})
+    except Exception as error:
+        connection.send({"failed": " ".join(f"{type(error).__name__}: {error}".split())})
 
 
 def measured(peer, name, options):
-    """Measure a peer on a model in a separate process."""
-    with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, __file__, "--child", peer, name, folder, "--threads", str(options.threads),
-                   "--seconds", str(options.seconds)]
-        done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode == 0:
-        return json.loads(done.stdout.splitlines()[-1])
-    lines = (done.stderr or done.stdout).strip().splitlines()
-    return {"failed": lines[-1] if lines else f"it ended with {done.returncode}"}
+    """Yield a measurement of a peer on a model for every round, taken in a separate process that waits between the rounds."""
+    spawning = multiprocessing.get_context("spawn")
+    connection, theirs = spawning.Pipe()
+    process = spawning.Process(target=serve, args=(theirs, peer, name, options), daemon=True)
+    process.start()
+    theirs.close()
+    try:
+        while True:
+            connection.send(True)
+            yield connection.recv()
+    except (EOFError, BrokenPipeError):
+        process.join()
+        yield from itertools.repeat({"failed": f"it ended with {process.exitcode}"})
+    finally:
+        process.kill()
 
 
 # --- Onionskin ------------------------------------------------------------------------------------------------------
@@ -402,27 +422,46 @@ def trace(name, folder):
     return reference(model, arguments)
 
 
+def printed(command):
+    """Return what a command printed."""
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise RuntimeError(done.stderr.strip().splitlines()[-1])
+    return done.stdout
+
+
+def onionskin_rounds(name, folder, options):
+    expected, allowed = trace(name, folder)
+    given = [str(folder / "model.pt"), "-i", str(folder / "in.npz"), "--device", options.device]
+    given += ["--backward"] if name.endswith(BACKWARD) else []
+    printed([options.onionskin, "run", *given, "-o", str(folder / "out.npz")])
+    with numpy.load(folder / "out.npz") as found:
+        wrong = differs([found[key] for key in found.files], expected, allowed)
+    cold = [] if options.cold else ["--no-cold"]
+    while True:
+        figures = json.loads(printed([options.onionskin, "bench", *given, "--json", "--seconds", str(options.seconds), *cold]))
+        yield {"median": figures["median_ms"], "least": figures["least_ms"], "wrong": wrong, "bench": figures}
+
+
 def onionskin(name, options):
+    """Yield a measurement of Onionskin on a model for every round."""
     with tempfile.TemporaryDirectory() as folder:
-        folder = pathlib.Path(folder)
-        expected, allowed = trace(name, folder)
-        given = [str(folder / "model.pt"), "-i", str(folder / "in.npz"), "--device", options.device]
-        given += ["--backward"] if name.endswith(BACKWARD) else []
-        run = subprocess.run([options.onionskin, "run", *given, "-o", str(folder / "out.npz")], capture_output=True, text=True)
-        if run.returncode != 0:
-            return {"failed": run.stderr.strip().splitlines()[-1]}
-        with numpy.load(folder / "out.npz") as found:
-            wrong = differs([found[key] for key in found.files], expected, allowed)
-        cold = [] if options.cold else ["--no-cold"]
-        bench = [options.onionskin, "bench", *given, "--json", "--seconds", str(options.seconds), *cold]
-        done = subprocess.run(bench, capture_output=True, text=True)
-        if done.returncode != 0:
-            return {"failed": done.stderr.strip().splitlines()[-1]}
-        figures = json.loads(done.stdout)
-        return {"median": figures["median_ms"], "least": figures["least_ms"], "wrong": wrong, "bench": figures}
+        try:
+            yield from onionskin_rounds(name, pathlib.Path(folder), options)
+        except RuntimeError as error:
+            yield from itertools.repeat({"failed": str(error)})
 
 
 # --- the table ------------------------------------------------------------------------------------------------------
+
+
+def together(rounds):
+    """Return one measurement for those of all rounds, which it includes."""
+    failed = [result for result in rounds if "failed" in result]
+    if failed:
+        return failed[0]
+    return {**rounds[-1], "median": statistics.median(result["median"] for result in rounds),
+            "least": min(result["least"] for result in rounds), "rounds": rounds}
 
 
 def cell(result):
@@ -433,8 +472,13 @@ def cell(result):
 
 
 def ratio(ours, others):
-    least = [other["least"] for other in others if "least" in other and not other["wrong"]]
-    return f"{ours['least'] / min(least):.2f}" if least and "least" in ours else "–"
+    """Our fastest call over that of the best of the others: the median of the rounds, and their range."""
+    others = [other["rounds"] for other in others if "rounds" in other and not other["wrong"]]
+    if not others or "rounds" not in ours:
+        return "–"
+    best = [min(result["least"] for result in results) for results in zip(*others)]
+    ratios = [result["least"] / least for result, least in zip(ours["rounds"], best)]
+    return f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
 
 
 def row(name, results, peers):
@@ -446,6 +490,15 @@ def row(name, results, peers):
     return "| " + " | ".join(cells) + " |"
 
 
+def in_turn(name, options):
+    """Measure Onionskin and the peers on a model, one after the other in every round."""
+    runners = {"Onionskin": onionskin(name, options), **{peer: measured(peer, name, options) for peer in options.peers}}
+    rounds = [{key: next(runner) for key, runner in runners.items()} for _ in range(options.rounds)]
+    for runner in runners.values():
+        runner.close()
+    return {key: together([results[key] for results in rounds]) for key in runners}
+
+
 def main():
     parser = argparse.ArgumentParser(description="Onionskin beside its peers on the same models.")
     parser.add_argument("--models", nargs="+", type=known, default=[make.__name__ for make in INFERENCE])
@@ -453,21 +506,17 @@ def main():
     parser.add_argument("--onionskin", default="target/release/onionskin")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--seconds", type=float, default=3.0, help="how long each is watched")
+    parser.add_argument("--rounds", type=int, default=3, help="how often each is measured, in turn")
+    parser.add_argument("--seconds", type=float, default=1.0, help="how long each is watched in a round")
     parser.add_argument("--cold", action="store_true", help="measure our cold starts too; they are in the JSON file")
     parser.add_argument("--json", type=pathlib.Path, help="also write all figures there")
-    parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.child:
-        peer, name, folder = options.child
-        return child(peer, name, pathlib.Path(folder), options)
     columns = ["model", "Onionskin", *options.peers, "of PyTorch", "of the best GPU peer", "dispatches / operators"]
     print("| " + " | ".join(columns) + " |")
     print("|" + "---|" * len(columns), flush=True)
     everything, failures = {}, []
     for name in options.models:
-        results = {"Onionskin": onionskin(name, options)}
-        results.update({peer: measured(peer, name, options) for peer in options.peers})
+        results = in_turn(name, options)
         failures += [f"{peer} on {name}: {result['failed']}" for peer, result in results.items() if "failed" in result]
         results.setdefault("PyTorch", {"failed": "left out"})
         everything[name] = results
