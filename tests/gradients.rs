@@ -208,7 +208,16 @@ fn primitives_that_move_elements() {
         let y = x[0].builder().concat(&[x[0], x[1], x[0]], 0);
         y * y
     });
-    for (size, stride, dilation) in [(3, 1, 1), (2, 3, 2), (3, 2, 2), (18, 1, 1)] {
+    let windows = [
+        (3, 1, 1),
+        (3, 2, 1),
+        (7, 3, 1),
+        (2, 5, 1),
+        (2, 3, 2),
+        (3, 2, 2),
+        (18, 1, 1),
+    ];
+    for (size, stride, dilation) in windows {
         check_shapes("unfold", &[&[2, 20, 2]], |x| {
             let y = x[0].unfold(1, size, stride, dilation);
             y * y

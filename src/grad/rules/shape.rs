@@ -6,10 +6,9 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir::Value;
 use crate::op::{Concat, Pad, Permute, ScatterFunction, Slice, Unfold};
-use crate::shape::Shape;
 
-/// Largest window whose positions are added one by one.
-const MAX_ADDED_POSITIONS: i64 = 16;
+/// Largest number of parts of windows that are added one by one.
+const MAX_ADDED_PARTS: i64 = 16;
 
 pub(super) fn reshape<'g>(node: &NodeGradient<'_, 'g>) -> Result<ArgumentGradients<'g>> {
     let shape = node.operand(0)?.shape();
@@ -49,7 +48,7 @@ pub(super) fn slice<'g>(
     }
     let spread = spread(gradient, axis, step);
     let rest = size - &start - last - 1;
-    Ok(vec![Some(pad_axis(spread, axis, start, rest))])
+    Ok(vec![Some(spread.pad_axis(axis, start, rest))])
 }
 
 /// Inserts zeros between the elements of an axis, so that neighbours are `step` apart. The axis has elements.
@@ -59,25 +58,9 @@ fn spread(x: Value, axis: i64, step: i64) -> Value {
     }
     let size = x.size(axis);
     let column = x.unsqueeze(axis + 1);
-    let padded = pad_axis(column, axis + 1, Dim::ZERO, Dim::from(step - 1));
+    let padded = column.pad_axis(axis + 1, 0, step - 1);
     let flat = padded.flatten(axis, axis + 1);
     flat.narrow(axis, 0, (size - 1) * step + 1)
-}
-
-/// Adds zeros at both ends of an axis.
-fn pad_axis(x: Value, axis: i64, low: Dim, high: Dim) -> Value {
-    let on_axis = |size: Dim| -> Shape {
-        let axes = 0..x.rank() as i64;
-        axes.map(|other| {
-            if other == axis {
-                size.clone()
-            } else {
-                Dim::ZERO
-            }
-        })
-        .collect()
-    };
-    x.pad(&on_axis(low), &on_axis(high), 0.0)
 }
 
 pub(super) fn pad<'g>(pad: &Pad, node: &NodeGradient<'_, 'g>) -> Result<ArgumentGradients<'g>> {
@@ -113,21 +96,34 @@ pub(super) fn unfold<'g>(
     node: &NodeGradient<'_, 'g>,
 ) -> Result<ArgumentGradients<'g>> {
     let (x, gradient) = (node.operand(0)?, node.gradient(0)?);
-    let are_adjacent = unfold.stride == unfold.size && unfold.dilation == 1;
-    let sum = match unfold.size <= MAX_ADDED_POSITIONS {
-        _ if are_adjacent => adjacent_windows(unfold, x, gradient),
-        true => sum_of_positions(unfold, x, gradient),
-        false => scattered_windows(unfold, x, gradient),
+    let parts = match unfold.dilation {
+        1 => (unfold.size - 1) / unfold.stride + 1,
+        _ => unfold.size,
+    };
+    let sum = match unfold.dilation {
+        _ if parts > MAX_ADDED_PARTS => scattered_windows(unfold, x, gradient),
+        1 => sum_of_window_parts(unfold, x, gradient),
+        _ => sum_of_positions(unfold, x, gradient),
     };
     Ok(vec![Some(sum)])
 }
 
-/// Joins windows that follow each other without overlap or gap.
-fn adjacent_windows<'g>(unfold: &Unfold, x: Value<'g>, gradient: Value<'g>) -> Value<'g> {
-    let axis = unfold.axis as i64;
-    let joined = gradient.move_axis(-1, axis + 1).flatten(axis, axis + 1);
-    let rest = x.size(axis) - joined.size(axis);
-    pad_axis(joined, axis, Dim::ZERO, rest)
+/// Cuts the windows into parts as long as the stride, so that the same part of all windows, joined, covers the axis without
+/// overlap. Returns the sum of the parts.
+fn sum_of_window_parts<'g>(unfold: &Unfold, x: Value<'g>, gradient: Value<'g>) -> Value<'g> {
+    let (axis, stride) = (unfold.axis as i64, unfold.stride);
+    let extent = (gradient.size(axis) - 1) * stride;
+    let part = |start: i64| {
+        let length = stride.min(unfold.size - start);
+        let elements = gradient.narrow(-1, start, length);
+        let padded = elements.pad_axis(-1, 0, stride - length);
+        let joined = padded.move_axis(-1, axis + 1).flatten(axis, axis + 1);
+        let covered = &extent + length;
+        let rest = x.size(axis) - start - &covered;
+        joined.narrow(axis, 0, covered).pad_axis(axis, start, rest)
+    };
+    let starts = (stride..unfold.size).step_by(stride as usize);
+    starts.fold(part(0), |sum, start| sum + part(start))
 }
 
 /// For each position in the windows, spreads its elements over the axis. Returns the sum.
@@ -140,7 +136,7 @@ fn sum_of_positions<'g>(unfold: &Unfold, x: Value<'g>, gradient: Value<'g>) -> V
         let elements = gradient.select(-1, position);
         let start = Dim::from(position * unfold.dilation);
         let rest = &size - &start - &extent;
-        pad_axis(spread(elements, axis, unfold.stride), axis, start, rest)
+        spread(elements, axis, unfold.stride).pad_axis(axis, start, rest)
     };
     (1..unfold.size).fold(part(0), |sum, position| sum + part(position))
 }

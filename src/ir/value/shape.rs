@@ -307,6 +307,19 @@ impl<'g> Value<'g> {
             })
     }
 
+    /// Adds zeros at both ends of one axis.
+    pub(crate) fn pad_axis(self, dim: i64, low: impl Into<Dim>, high: impl Into<Dim>) -> Value<'g> {
+        let axis = self.axis(dim);
+        let on_axis = |size: Dim| -> Shape {
+            let mut sizes = vec![Dim::ZERO; self.rank()];
+            if let Some(of_axis) = axis.and_then(|axis| sizes.get_mut(axis)) {
+                *of_axis = size;
+            }
+            sizes
+        };
+        self.pad(&on_axis(low.into()), &on_axis(high.into()), 0.0)
+    }
+
     /// Pads each axis with a number at both ends; negative padding crops.
     pub fn pad(self, low: &[Dim], high: &[Dim], number: impl Into<Scalar>) -> Value<'g> {
         let zero_or = |dim: &Dim| {
