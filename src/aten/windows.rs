@@ -1,5 +1,7 @@
 //! Windows over the last axes of a value, as pooling needs them.
 
+use std::ops::Range;
+
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -10,8 +12,8 @@ use crate::scalar::Scalar;
 use super::convolution::dilate;
 use super::pooling::scatter_in_planes;
 
-/// Largest window whose places are added one by one in a gradient.
-const MAX_ADDED_TAPS: i64 = 16;
+/// Largest number of places in a window, or of its parts, that a gradient adds one by one.
+const MAX_ADDED: i64 = 16;
 
 /// Parameters of the windows along one axis.
 pub(super) struct PoolAxis {
@@ -207,20 +209,16 @@ impl<'g> Windows<'g> {
     /// The gradient of the input for the gradient of each window's largest element: that of the first of equals, as in
     /// PyTorch.
     pub fn gradient_of_maximum(&self, gradient: Value<'g>) -> Result<Value<'g>> {
-        let taps = self.axes.iter().map(|axis| axis.taps.as_const());
-        let taps: Option<Vec<i64>> = taps.collect();
-        let taps = taps.filter(|taps| {
-            let count = taps
-                .iter()
-                .fold(1i64, |count, taps| count.saturating_mul(*taps));
-            count <= MAX_ADDED_TAPS
-        });
-        match taps.filter(|_| self.axes.iter().all(WindowedAxis::is_sliding)) {
-            Some(taps) if self.axes.iter().all(WindowedAxis::is_disjoint) => {
-                Ok(self.tap_by_tap(gradient, &taps))
+        let taps: Option<Vec<i64>> = self.axes.iter().map(WindowedAxis::sliding_taps).collect();
+        let parts: Option<Vec<_>> = self.axes.iter().map(WindowedAxis::parts).collect();
+        match (taps, parts) {
+            (Some(taps), Some(parts)) if is_few(parts.iter().map(|parts| parts.len() as i64)) => {
+                Ok(self.sum_of_parts(gradient, &taps, &parts))
             }
-            Some(taps) => Ok(self.sum_of_taps(gradient, &taps)),
-            None => {
+            (Some(taps), _) if is_few(taps.iter().copied()) => {
+                Ok(self.sum_of_taps(gradient, &taps))
+            }
+            _ => {
                 let sizes: Vec<Dim> = self.axes.iter().map(|axis| axis.size.clone()).collect();
                 scatter_in_planes(gradient, self.argmax(), &sizes, ScatterFunction::Add)
             }
@@ -233,19 +231,29 @@ impl<'g> Windows<'g> {
         flat.argmax(-1, false).to(dtype)
     }
 
-    /// For each element of the input, the gradient of its window if it is the window's largest. Windows are disjoint.
-    fn tap_by_tap(&self, gradient: Value<'g>, taps: &[i64]) -> Value<'g> {
+    /// For each part of a window, the gradients of the windows whose largest element is in that part; their sum.
+    fn sum_of_parts(
+        &self,
+        gradient: Value<'g>,
+        taps: &[i64],
+        parts: &[Vec<Range<i64>>],
+    ) -> Value<'g> {
         let first = gradient.rank() - self.axes.len();
         let largest = self.largest_taps(gradient.dtype());
         // Each pooled axis becomes two: windows and taps.
         let tap_axes = (first..gradient.rank()).rev().map(|axis| axis as i64 + 1);
         let of_window = |x: Value<'g>| tap_axes.clone().fold(x, |x, axis| x.unsqueeze(axis));
-        let is_largest = of_window(largest).eq(tap_numbers(gradient, taps));
-        let mut joined = is_largest.where_(of_window(gradient), 0.0);
-        for (dim, axis) in (first as i64..).zip(&self.axes) {
-            joined = axis.cut(joined.flatten(dim, dim + 1), dim);
-        }
-        joined
+        let (largest, of_taps) = (of_window(largest), of_window(gradient));
+        let of_part = |part: &Vec<&Range<i64>>| {
+            let is_largest = largest.eq(tap_numbers(gradient, taps, part));
+            let axes = (first as i64..).zip(self.axes.iter().zip(part));
+            axes.fold(is_largest.where_(of_taps, 0.0), |x, (dim, (axis, taps))| {
+                axis.join(x, dim, taps)
+            })
+        };
+        let of_parts = combinations(parts).iter().map(of_part).collect::<Vec<_>>();
+        let sum = of_parts.into_iter().reduce(|sum, part| sum + part);
+        sum.unwrap_or(gradient)
     }
 
     /// For each place in a window, the gradients of the windows whose largest element is there; their sum.
@@ -267,19 +275,29 @@ impl<'g> Windows<'g> {
 }
 
 impl WindowedAxis {
-    fn is_sliding(&self) -> bool {
-        matches!(self.placement, WindowPlacement::Sliding { .. })
+    /// Number of elements of a sliding window.
+    fn sliding_taps(&self) -> Option<i64> {
+        match self.placement {
+            WindowPlacement::Sliding { .. } => self.taps.as_const(),
+            WindowPlacement::Adaptive => None,
+        }
     }
 
-    /// True for windows next to each other, which share no element and leave none out.
-    fn is_disjoint(&self) -> bool {
+    /// Cuts sliding windows of neighbouring elements into parts as long as the stride: the same part of two windows has no
+    /// element in common. `None` for other windows. More than [`MAX_ADDED`] parts are not all returned.
+    fn parts(&self) -> Option<Vec<Range<i64>>> {
         let WindowPlacement::Sliding {
-            stride, dilation, ..
+            stride,
+            dilation: 1,
+            ..
         } = self.placement
         else {
-            return false;
+            return None;
         };
-        dilation == 1 && self.taps.is(stride)
+        let taps = self.taps.as_const()?;
+        let starts = (0..taps).step_by(usize::try_from(stride).ok()?.max(1));
+        let parts = starts.map(|start| start..taps.min(start.saturating_add(stride)));
+        Some(parts.take(MAX_ADDED as usize + 1).collect())
     }
 
     /// Cuts the padding off, and adds zeros for elements in no window.
@@ -289,8 +307,7 @@ impl WindowedAxis {
         };
         let rest = &self.size + padding - padded.size(dim);
         let zeros = rest.maximum(&Dim::ZERO);
-        let none = vec![Dim::ZERO; padded.rank()];
-        let padded = padded.pad(&none, &on_axis(padded.rank(), dim, zeros), 0.0);
+        let padded = padded.pad_axis(dim, 0, zeros);
         padded.narrow(dim, padding, self.size.clone())
     }
 
@@ -303,9 +320,17 @@ impl WindowedAxis {
             return x;
         };
         let spread = dilate(x, dim, stride);
-        let start = on_axis(x.rank(), dim, Dim::from(tap * dilation));
-        let none = vec![Dim::ZERO; x.rank()];
-        self.cut(spread.pad(&start, &none, 0.0), dim)
+        self.cut(spread.pad_axis(dim, tap * dilation, 0), dim)
+    }
+
+    /// Joins the axis of sliding windows with the axis behind it, that of a part of their elements: the axis of the input.
+    fn join<'g>(&self, x: Value<'g>, dim: i64, part: &Range<i64>) -> Value<'g> {
+        let WindowPlacement::Sliding { stride, .. } = self.placement else {
+            return x;
+        };
+        let rest = stride - (part.end - part.start);
+        let joined = x.pad_axis(dim + 1, 0, rest).flatten(dim, dim + 1);
+        self.cut(joined.pad_axis(dim, part.start, 0), dim)
     }
 
     /// An axis of this size with the given number of adaptive windows.
@@ -400,24 +425,32 @@ fn first_axis(x: Value, count: usize) -> Result<usize> {
     }
 }
 
-/// The number of each place in a window, in an array that aligns with the taps of every pooled axis.
-fn tap_numbers<'g>(gradient: Value<'g>, taps: &[i64]) -> Value<'g> {
+/// True if the product of these numbers is at most [`MAX_ADDED`].
+fn is_few(counts: impl Iterator<Item = i64>) -> bool {
+    counts.fold(1, i64::saturating_mul) <= MAX_ADDED
+}
+
+/// All combinations of one element of each list. The element of the last list changes fastest.
+fn combinations<T>(lists: &[Vec<T>]) -> Vec<Vec<&T>> {
+    lists.iter().fold(vec![Vec::new()], |shorter, list| {
+        let extended = shorter.iter().flat_map(|combination| {
+            let elements = list.iter();
+            elements.map(|element| combination.iter().copied().chain([element]).collect())
+        });
+        extended.collect()
+    })
+}
+
+/// The number of each place of a part of a window, in an array that aligns with the taps of every pooled axis.
+fn tap_numbers<'g>(gradient: Value<'g>, taps: &[i64], part: &[&Range<i64>]) -> Value<'g> {
     let builder = gradient.builder();
     let mut numbers = builder.full(gradient.dtype(), vec![], 0.0);
-    for taps in taps {
-        let places = builder.iota(gradient.dtype(), vec![Dim::from(*taps)], 0);
+    for (taps, part) in taps.iter().zip(part) {
+        let places = vec![Dim::from(part.end - part.start)];
+        let places = builder.iota(gradient.dtype(), places, 0) + part.start as f64;
         numbers = (numbers * *taps as f64).unsqueeze(-1).unsqueeze(-1) + places;
     }
     numbers
-}
-
-/// Sizes of padding: one axis has this size, the others have none.
-fn on_axis(rank: usize, dim: i64, size: Dim) -> Vec<Dim> {
-    let mut sizes = vec![Dim::ZERO; rank];
-    if let Some(of_axis) = usize::try_from(dim).ok().and_then(|dim| sizes.get_mut(dim)) {
-        *of_axis = size;
-    }
-    sizes
 }
 
 /// Adds `position - 1` axes of size 1 at the end, so that the last axis becomes the axis at `position` from the end,
