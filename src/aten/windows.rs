@@ -444,13 +444,20 @@ fn combinations<T>(lists: &[Vec<T>]) -> Vec<Vec<&T>> {
 /// The number of each place of a part of a window, in an array that aligns with the taps of every pooled axis.
 fn tap_numbers<'g>(gradient: Value<'g>, taps: &[i64], part: &[&Range<i64>]) -> Value<'g> {
     let builder = gradient.builder();
-    let mut numbers = builder.full(gradient.dtype(), vec![], 0.0);
-    for (taps, part) in taps.iter().zip(part) {
+    let places = |part: &Range<i64>| {
         let places = vec![Dim::from(part.end - part.start)];
-        let places = builder.iota(gradient.dtype(), places, 0) + part.start as f64;
-        numbers = (numbers * *taps as f64).unsqueeze(-1).unsqueeze(-1) + places;
-    }
-    numbers
+        let from_zero = builder.iota(gradient.dtype(), places, 0);
+        match part.start {
+            0 => from_zero,
+            start => from_zero + start as f64,
+        }
+    };
+    let mut axes = taps.iter().zip(part);
+    let first = axes.next().map(|(_, part)| places(part));
+    let first = first.unwrap_or_else(|| builder.full(gradient.dtype(), vec![], 0.0));
+    axes.fold(first, |numbers, (taps, part)| {
+        (numbers * *taps as f64).unsqueeze(-1).unsqueeze(-1) + places(part)
+    })
 }
 
 /// Adds `position - 1` axes of size 1 at the end, so that the last axis becomes the axis at `position` from the end,

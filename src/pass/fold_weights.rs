@@ -1,5 +1,6 @@
 //! Weight folding: values that depend only on weights become weights, each with a formula that is evaluated on demand.
 
+mod affine;
 mod formula;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -392,7 +393,7 @@ impl<'a> ConstantValues<'a> {
     }
 
     /// Constants to store as weights: those that other nodes or graph outputs read. Behind a view it is the view's
-    /// operand; `full` and `iota` are not stored.
+    /// operand; `full`, `iota` and small integers computed from them are not stored.
     fn stored_values(&self) -> Vec<ValueId> {
         let is_known = |id: &ValueId| self.known.contains_key(id);
         let non_constant = self
@@ -416,6 +417,7 @@ impl<'a> ConstantValues<'a> {
                 _ if self.filters.contains(&id) => stored.push(id),
                 Op::Primitive(primitive) if is_view(primitive) => frontier.extend(node.operands()),
                 Op::Primitive(Primitive::Full(_) | Primitive::Iota(_)) => {}
+                _ if affine::is_affine(self, id) => {}
                 _ => stored.push(id),
             }
         }
